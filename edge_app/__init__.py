@@ -1,0 +1,23 @@
+"""edge_app: vision inspection for Snapdragon boards.
+
+`edge_app.load("models/pcb-defect")(image)` gives the detections of one picture; the line itself is started by
+`edge_app --pipeline FILE`. Names are imported on first use, so that `edge_app.client` needs pyzmq alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "load"]
+
+if TYPE_CHECKING:
+    from edge_app.model import load
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":
+        from edge_app.model import load
+
+        return load
+    raise AttributeError(f"module 'edge_app' has no attribute {name!r}")

@@ -1,0 +1,54 @@
+"""What a model found in one frame: structs of arrays, in sensor pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Detections:
+    """N detections, best score first.
+
+    Attributes:
+        boxes_px: float32 [N, 4], x0, y0, x1, y1 in sensor pixels.
+        scores: float32 [N], 0..1.
+        labels: int32 [N], index into the model's label list.
+        truncated: more candidates passed the threshold than the decoder may return; the list is not whole.
+    """
+
+    boxes_px: npt.NDArray[np.float32]
+    scores: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int32]
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        n = self.scores.shape[0]
+        if self.boxes_px.shape != (n, 4) or self.labels.shape != (n,):
+            raise ValueError(
+                f"boxes_px {self.boxes_px.shape}, scores {self.scores.shape}, labels {self.labels.shape}:"
+                " wanted [N, 4], [N], [N]"
+            )
+
+    def __len__(self) -> int:
+        return int(self.scores.shape[0])
+
+    @classmethod
+    def none(cls) -> Self:
+        """A valid inference that found nothing. Never use it for a failure: raise InvalidOutput instead."""
+        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Scores of a classifier: float32 [C], summing to 1, in the order of the model's label list."""
+
+    scores: npt.NDArray[np.float32]
+
+    @property
+    def best(self) -> int:
+        """Index of the highest score; the first where scores are equal."""
+        return int(np.argmax(self.scores))

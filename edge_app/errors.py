@@ -1,0 +1,97 @@
+"""Errors a person can act on.
+
+Every error that reaches a user says what went wrong and, where it is known, where (file and line), what was wanted,
+what was got and what to do. The exit code of the process belongs to the error's kind; see :class:`ExitCode`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every `edge_app` command (documented in the README)."""
+
+    OK = 0
+    CHECK_FAILED = 1
+    USAGE = 2
+    CAMERA = 3
+    MODEL = 4
+    RUNTIME = 5
+    BUS = 6
+    INTERNAL = 70
+
+
+class EdgeAppError(Exception):
+    """Base of all errors that edge_app raises on purpose.
+
+    Args:
+        what: one sentence, what went wrong.
+        where: file, line and key, or the device or endpoint.
+        wanted: what would have been accepted.
+        got: what was found instead.
+        remedy: what the reader can do about it.
+    """
+
+    exit_code: ExitCode = ExitCode.INTERNAL
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        wanted: str | None = None,
+        got: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.wanted = wanted
+        self.got = got
+        self.remedy = remedy
+        super().__init__(self.text())
+
+    def text(self) -> str:
+        """The whole error, one aspect a line; this is what the command line prints."""
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        lines = [head]
+        for name, value in (("wanted", self.wanted), ("got", self.got), ("do", self.remedy)):
+            if value is not None:
+                lines.append(f"  {name}: {value}")
+        return "\n".join(lines)
+
+
+class ConfigError(EdgeAppError):
+    """Bad usage, pipeline YAML, manifest or key file."""
+
+    exit_code = ExitCode.USAGE
+
+
+class CameraError(EdgeAppError):
+    """The camera, folder or stream can't be opened, or has no frame to give."""
+
+    exit_code = ExitCode.CAMERA
+
+
+class ModelError(EdgeAppError):
+    """A model file is absent, damaged, or not what its manifest says."""
+
+    exit_code = ExitCode.MODEL
+
+
+class RuntimeFault(EdgeAppError):
+    """A session failed to load or to run."""
+
+    exit_code = ExitCode.RUNTIME
+
+
+class BusError(EdgeAppError):
+    """The wire can't be opened or was refused."""
+
+    exit_code = ExitCode.BUS
+
+
+class InvalidOutput(EdgeAppError):
+    """A model's output holds NaN or Inf, or has another shape than its manifest says. Never an empty detection list."""
+
+    exit_code = ExitCode.RUNTIME

@@ -1,0 +1,115 @@
+"""The command line: `edge_app --pipeline FILE`, and one word for everything else."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from edge_app import __version__
+from edge_app.errors import EdgeAppError, ExitCode
+
+COMMANDS = {
+    "check": "validate a pipeline and print it resolved; --schema prints the JSON schema",
+    "watch": "subscribe to a node and print its results live",
+    "eval": "accuracy, escapes and false rejects of a model on a labelled data set",
+    "calibration": "learn the frame guard, or collect calibration frames from a line",
+    "model": "import, quantize, compile, verify and show models",
+    "simulate": "run the scheduler against a thermal model of a board",
+    "doctor": "look at this board: NPU, thermal zones, libraries, permissions",
+    "journal": "export, verify or count the journal of results",
+    "keys": "make and check CURVE keys for the wire",
+    "controller-sim": "a line controller that speaks the real bus, and misbehaves on demand",
+    "bench": "benchmarks of this tree, beside their peers",
+}
+
+EPILOG = """\
+examples:
+  edge_app --pipeline pipelines/defect.yaml                     run the line (Ctrl-C stops it)
+  edge_app --pipeline pipelines/defect.yaml --frames 100        100 frames, then a summary
+  edge_app --pipeline pipelines/defect.yaml \\
+      --set camera.type=folder --set camera.path=pictures --set camera.loop=false
+  edge_app check pipelines/defect.yaml                          what is wrong with my YAML?
+  edge_app watch                                                see the results of the node on this machine
+
+exit codes: 0 ok, 1 a check or gate did not hold, 2 usage or configuration, 3 camera, 4 model, 5 runtime (NPU),
+6 wire (port in use, keys), 70 internal error
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the main job; the words of COMMANDS are parsed by their own modules."""
+    parser = argparse.ArgumentParser(
+        prog="edge_app",
+        description="Inspect parts: camera frames in, verdicts out over ZeroMQ, in time, every time.",
+        epilog="commands:\n" + "\n".join(f"  {name:<15} {what}" for name, what in COMMANDS.items()) + "\n\n" + EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="edge_app --pipeline FILE [--set KEY=VALUE ...] [--frames N]\n       edge_app COMMAND [...]",
+    )
+    parser.add_argument("--version", action="version", version=f"edge_app {__version__}")
+    parser.add_argument("--pipeline", metavar="FILE", required=True, help="pipeline YAML, e.g. pipelines/defect.yaml")
+    parser.add_argument(
+        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+        help="override a key of the YAML, e.g. camera.path=pictures; may be repeated",
+    )
+    parser.add_argument("--frames", metavar="N", type=positive, help="stop after N frames and print a summary")
+    parser.add_argument("--json", action="store_true", help="end with the summary as one JSON document on stdout")
+    parser.add_argument(
+        "--log-level", metavar="L", default="info", choices=["debug", "info", "warning", "error"],
+        help="debug, info (default), warning or error",
+    )
+    return parser
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number above 0."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"wanted a whole number above 0, got {text}")
+    return value
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command; imports that command's module alone."""
+    module = importlib.import_module(f"edge_app.commands.{name.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        prog=f"edge_app {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. Expected errors are printed without a traceback; the exit code says which kind."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments and arguments[0] in COMMANDS:
+            args = command_parser(arguments[0]).parse_args(arguments[1:])
+            return int(args.run(args))
+        if arguments and not arguments[0].startswith("-"):
+            return unknown_command(arguments[0])
+        args = build_parser().parse_args(arguments or ["--help"])
+        from edge_app.commands import run_pipeline
+
+        return int(run_pipeline.run(args))
+    except EdgeAppError as error:
+        print(f"edge_app: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    except BrokenPipeError:
+        return int(ExitCode.OK)
+    except KeyboardInterrupt:
+        return int(ExitCode.OK)
+
+
+def unknown_command(word: str) -> int:
+    """Exit 2, with the nearest command."""
+    import difflib
+
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean `edge_app {near[0]}`?" if near else "see `edge_app --help`"
+    print(f"edge_app: there is no command {word!r}; {hint}", file=sys.stderr)
+    return int(ExitCode.USAGE)

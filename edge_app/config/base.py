@@ -1,0 +1,34 @@
+"""What all configuration sections share: strictness, and paths that are relative to the YAML that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+
+
+class Section(BaseModel):
+    """A section of a YAML file: unknown keys are refused, values are not coerced, nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class RelativePath:
+    """Marks a field whose value is a path relative to the file that names it (or, from `--set`, to the caller's folder)."""
+
+
+def _resolve(path: Path, info: ValidationInfo) -> Path:
+    base = (info.context or {}).get("base")
+    return path if base is None or path.is_absolute() else (Path(base) / path).resolve()
+
+
+def _resolve_source(source: str, info: ValidationInfo) -> str:
+    return source if "://" in source or source.isdigit() else str(_resolve(Path(source), info))
+
+
+YamlPath = Annotated[Path, RelativePath(), AfterValidator(_resolve)]
+"""A file or folder; see RelativePath."""
+
+SourcePath = Annotated[str, RelativePath(), AfterValidator(_resolve_source)]
+"""A file, a device, or a URL (left alone); see RelativePath."""

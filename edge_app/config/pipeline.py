@@ -1,0 +1,61 @@
+"""A pipeline: everything that `edge_app --pipeline FILE` needs to know, checked before anything starts."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from edge_app.config.base import Section, YamlPath
+from edge_app.config.camera import Camera
+from edge_app.config.judge import Judge
+from edge_app.config.results import Results, Station
+from edge_app.config.runtime import Limits, Runtime
+from edge_app.config.tensor import HeadKind, Preprocess
+
+
+class Model(Section):
+    """Which model, and for a bare ONNX file what its manifest would say."""
+
+    path: YamlPath = Field(title="Model", description="A model folder (with manifest.yaml) or a bare .onnx file.")
+    task: Literal["detect", "classify"] | None = Field(
+        None, title="Task", description="Bare ONNX only; null: detect."
+    )
+    head: HeadKind | None = Field(
+        None, title="Head", description="Bare ONNX only; null: recognised by the shape of the outputs."
+    )
+    labels: tuple[str, ...] | None = Field(None, title="Labels", description="Bare ONNX only, in the model's order.")
+    labels_file: YamlPath | None = Field(
+        None, title="Labels file", description="Bare ONNX only: one label a line, in the model's order."
+    )
+    iou: float | None = Field(None, gt=0, lt=1, title="NMS IoU", description="null: the manifest's, else 0.6.")
+    class_agnostic_nms: bool = Field(False, title="NMS over all classes")
+    max_detections: int = Field(300, ge=1, le=10_000, title="Most detections", description="More is UNKNOWN, never cut.")
+
+
+class Pipeline(Section):
+    """One inspection line."""
+
+    station: Station = Field(default_factory=lambda: Station(), title="Station")
+    camera: Camera = Field(title="Camera")
+    preprocess: Preprocess = Field(default_factory=lambda: Preprocess(), title="Preprocess")
+    model: Model = Field(title="Model")
+    runtime: Runtime = Field(default_factory=lambda: Runtime(), title="Runtime")
+    judge: Judge = Field(default_factory=lambda: Judge(), title="Judge")
+    results: Results = Field(default_factory=lambda: Results(), title="Results")
+    limits: Limits = Field(title="Limits")
+
+    @model_validator(mode="after")
+    def _pacing_fits_camera(self) -> Self:
+        if self.limits.pacing == "offline" and self.camera.type == "video" and is_live(self.camera.path, self.camera.live):
+            raise ValueError(
+                f"pacing offline is for folders, files and the synthetic camera; {self.camera.path} is live: it does not wait"
+            )
+        return self
+
+
+def is_live(source: str, declared: bool | None) -> bool:
+    """Whether a video source gives frames in its own time: streams and devices do, files do not."""
+    if declared is not None:
+        return declared
+    return "://" in source or source.isdigit() or source.startswith("/dev/")

@@ -35,12 +35,6 @@ class Region(Section):
 class Judge(Section):
     """The recipe."""
 
-    type: Literal["defect", "report"] = Field(
-        "defect",
-        title="Type",
-        description="defect: a detection is a defect; report: detections are published, every valid inference is PASS"
-        " (for counting things, not for judging parts).",
-    )
     default: ClassRule = Field(default_factory=lambda: ClassRule(), title="Default rule", description="For labels not named.")
     classes: dict[str, ClassRule] = Field(default_factory=dict, title="Rules by label")
     regions: tuple[Region, ...] = Field((), title="Regions")

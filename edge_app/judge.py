@@ -1,0 +1,143 @@
+"""From detections to a verdict: pure, by the recipe.
+
+PASS needs a complete, valid inference on a picture in which a defect could have been seen; the frame guard
+(edge_app.guard) decides the latter and comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_app.config.judge import Judge
+from edge_app.detections import Detections
+from edge_app.errors import ConfigError
+from edge_app.verdict import Defect, Judgement, Reason
+
+DEFAULT_SCORE = 0.5
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The judge's rules, one entry per label of the model, in the model's order."""
+
+    labels: tuple[str, ...]
+    score: npt.NDArray[np.float32]
+    """[C] FAIL at or above."""
+    marginal: npt.NDArray[np.float32]
+    """[C] UNKNOWN at or above, below `score`."""
+    min_size_px: npt.NDArray[np.float32]
+    max_count: npt.NDArray[np.int64]
+    inspect: tuple[npt.NDArray[np.float64], ...] = ()
+    """Polygons [K, 2]; none: everywhere."""
+    ignore: tuple[npt.NDArray[np.float64], ...] = ()
+
+    @property
+    def thresholds(self) -> npt.NDArray[np.float32]:
+        """[C] the lowest score that matters; what the decoder may leave out is below."""
+        return np.minimum(self.score, self.marginal)
+
+
+def make_recipe(
+    judge: Judge,
+    labels: tuple[str, ...],
+    score: Mapping[str, float] | None = None,
+    marginal: Mapping[str, float] | None = None,
+) -> Recipe:
+    """Resolves the recipe of a pipeline against a model.
+
+    Args:
+        judge: the pipeline's section.
+        labels: of the model.
+        score: the manifest's operating scores, where the recipe names none.
+        marginal: the manifest's lower edge of the grey band, likewise.
+
+    Raises:
+        ConfigError: a rule for a label that the model has not, or a grey band above its score.
+    """
+    if unknown := sorted(set(judge.classes) - set(labels)):
+        raise ConfigError(f"judge.classes names labels that the model has not: {', '.join(unknown)}",
+                          wanted=f"labels out of {', '.join(labels)}", remedy="rename the rule, or remove it")
+    rules = [judge.classes.get(label, judge.default) for label in labels]
+    high = [_first(rule.score, judge.default.score, (score or {}).get(label), DEFAULT_SCORE)
+            for label, rule in zip(labels, rules, strict=True)]
+    low = [_first(rule.marginal, judge.default.marginal, (marginal or {}).get(label), top)
+           for label, rule, top in zip(labels, rules, high, strict=True)]
+    for label, lower, upper, rule in zip(labels, low, high, rules, strict=True):
+        if lower > upper and (rule.marginal is not None or judge.default.marginal is not None):
+            raise ConfigError(f"the grey band of {label} starts above its score",
+                              wanted=f"marginal <= {upper:g}", got=f"{lower:g}",
+                              remedy=f"lower judge.classes.{label}.marginal")
+    return Recipe(
+        labels=labels,
+        score=np.array(high, np.float32),
+        # A recipe may lower a score below the manifest's grey band: the band then closes.
+        marginal=np.minimum(np.array(low, np.float32), np.array(high, np.float32)),
+        min_size_px=np.array([rule.min_size_px for rule in rules], np.float32),
+        max_count=np.array([rule.max_count for rule in rules], np.int64),
+        inspect=tuple(np.array(r.polygon_px, np.float64) for r in judge.regions if r.kind == "inspect"),
+        ignore=tuple(np.array(r.polygon_px, np.float64) for r in judge.regions if r.kind == "ignore"),
+    )
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
+
+
+def judge(detections: Detections, recipe: Recipe) -> Judgement:
+    """Judges the detections of one valid inference.
+
+    Returns:
+        FAIL/DEFECT if a class has more detections at or above its score than its max_count; else UNKNOWN/MARGINAL
+        if one lies in the grey band; else PASS/OK.
+    """
+    counted = _counted(detections, recipe)
+    scores, labels = detections.scores[counted], detections.labels[counted]
+    listed = tuple(_defect(detections, int(i), recipe) for i in np.flatnonzero(counted))
+    firm = scores >= recipe.score[labels]
+    totals = np.bincount(labels[firm], minlength=len(recipe.labels))
+    over = np.flatnonzero(totals > recipe.max_count)
+    if over.size:
+        detail = ", ".join(f"{totals[i]} {recipe.labels[i]}" for i in over)
+        return Judgement(Reason.DEFECT, detail, listed)
+    if detections.truncated:
+        return Judgement(Reason.INVALID_OUTPUT, "more candidates than model.max_detections", listed)
+    if (~firm).any():
+        best = int(np.flatnonzero(~firm)[0])
+        label = recipe.labels[int(labels[best])]
+        return Judgement(Reason.MARGINAL, f"{label} at {scores[best]:.2f}, in the grey band", listed)
+    return Judgement(Reason.OK, "", listed)
+
+
+def _counted(detections: Detections, recipe: Recipe) -> npt.NDArray[np.bool_]:
+    """[N] which detections the recipe looks at: scored, large enough, in an inspected region, not ignored."""
+    boxes, labels = detections.boxes_px, detections.labels
+    longer = np.maximum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1])
+    counted = (detections.scores >= recipe.thresholds[labels]) & (longer >= recipe.min_size_px[labels])
+    centres = np.stack(((boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2), axis=1)
+    if recipe.inspect:
+        counted &= np.any([inside(centres, polygon) for polygon in recipe.inspect], axis=0)
+    for polygon in recipe.ignore:
+        counted &= ~inside(centres, polygon)
+    return np.asarray(counted, np.bool_)
+
+
+def inside(points: npt.NDArray[np.floating], polygon: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """[N] whether points [N, 2] lie in a polygon [K, 2]: a ray to the right crosses an odd number of edges."""
+    x, y = points[:, 0:1], points[:, 1:2]
+    x0, y0 = polygon[:, 0], polygon[:, 1]
+    x1, y1 = np.roll(x0, -1), np.roll(y0, -1)
+    straddles = (y0 > y) != (y1 > y)
+    height = np.where(y1 == y0, 1.0, y1 - y0)
+    crosses = straddles & (x < (x1 - x0) * (y - y0) / height + x0)
+    return np.asarray(crosses.sum(axis=1) % 2 == 1, np.bool_)
+
+
+def _defect(detections: Detections, index: int, recipe: Recipe) -> Defect:
+    x0, y0, x1, y1 = (round(float(v), 1) for v in detections.boxes_px[index])
+    return Defect(recipe.labels[int(detections.labels[index])], round(float(detections.scores[index]), 4), (x0, y0, x1, y1))
+
+

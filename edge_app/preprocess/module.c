@@ -1,0 +1,228 @@
+/* The binding: checks buffers, gives up the GIL, calls the kernels. It owns nothing but the plan it built. */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <stdlib.h>
+
+#include "dispatch.h"
+
+static const char PLAN[] = "edge_app.preprocess.plan";
+
+typedef struct {
+    void *block; /* as malloc gave it */
+    ea_plan *plan;
+} held_plan;
+
+static void free_plan(PyObject *capsule) {
+    held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
+    free(held->block);
+    free(held);
+}
+
+/* Reads the spec's integers and floats, in the order of ea_spec, from two sequences. */
+static int read_ints(PyObject *sequence, int64_t *values, Py_ssize_t count) {
+    if (PySequence_Size(sequence) != count) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "plan wants %zd integers", count);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        if (item == NULL) return -1;
+        values[i] = PyLong_AsLongLong(item);
+        Py_DECREF(item);
+        if (values[i] == -1 && PyErr_Occurred()) return -1;
+        if (values[i] > INT32_MAX || values[i] < INT32_MIN) {
+            PyErr_SetString(PyExc_OverflowError, "a length of the plan does not fit 32 bits");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int read_floats(PyObject *sequence, float *values, Py_ssize_t count) {
+    if (PySequence_Size(sequence) != count) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "plan wants %zd floats", count);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        if (item == NULL) return -1;
+        values[i] = (float)PyFloat_AsDouble(item);
+        Py_DECREF(item);
+        if (PyErr_Occurred()) return -1;
+    }
+    return 0;
+}
+
+enum { INTS = 28, FLOATS = 9 };
+
+static int read_spec(PyObject *ints, PyObject *floats, ea_spec *s) {
+    int64_t v[INTS];
+    float f[FLOATS];
+    if (read_ints(ints, v, INTS) < 0 || read_floats(floats, f, FLOATS) < 0) return -1;
+    *s = (ea_spec){
+        .format = (int32_t)v[0], .width = (int32_t)v[1], .height = (int32_t)v[2], .bt709 = (int32_t)v[3],
+        .full_range = (int32_t)v[4], .stride = v[5], .uv_offset = v[6], .uv_stride = v[7],
+        .region_x = (int32_t)v[8], .region_y = (int32_t)v[9], .region_w = (int32_t)v[10], .region_h = (int32_t)v[11],
+        .resized_w = (int32_t)v[12], .resized_h = (int32_t)v[13], .crop_x = (int32_t)v[14], .crop_y = (int32_t)v[15],
+        .tensor_w = (int32_t)v[16], .tensor_h = (int32_t)v[17], .pad_x = (int32_t)v[18], .pad_y = (int32_t)v[19],
+        .inner_w = (int32_t)v[20], .inner_h = (int32_t)v[21], .color = (int32_t)v[22], .layout = (int32_t)v[23],
+        .dtype = (int32_t)v[24], .method = (int32_t)v[25], .pad_value = (int32_t)v[26], .raw = (int32_t)v[27],
+        .a_hi = {f[0], f[1], f[2]}, .a_lo = {f[3], f[4], f[5]}, .b = {f[6], f[7], f[8]},
+    };
+    return 0;
+}
+
+static PyObject *py_build(PyObject *self, PyObject *args) {
+    PyObject *ints, *floats;
+    ea_spec spec;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &ints, &floats) || read_spec(ints, floats, &spec) < 0) return NULL;
+    const char *error = ea_spec_error(&spec);
+    if (error != NULL) {
+        PyErr_SetString(PyExc_ValueError, error);
+        return NULL;
+    }
+    held_plan *held = calloc(1, sizeof *held);
+    if (held != NULL) held->block = calloc(1, ea_plan_bytes(&spec) + 63);
+    if (held == NULL || held->block == NULL) {
+        free(held);
+        return PyErr_NoMemory();
+    }
+    held->plan = (ea_plan *)(((uintptr_t)held->block + 63) / 64 * 64);
+    ea_plan_build(held->plan, &spec);
+    PyObject *capsule = PyCapsule_New(held, PLAN, free_plan);
+    if (capsule == NULL) {
+        free(held->block);
+        free(held);
+    }
+    return capsule;
+}
+
+static const char *element_format(int dtype) { return dtype == EA_FLOAT32 ? "f" : dtype == EA_UINT16 ? "H" : "B"; }
+
+static int is_bytes(const Py_buffer *view) {
+    const char *f = view->format;
+    return view->itemsize == 1 && (f == NULL || strcmp(f, "B") == 0 || strcmp(f, "b") == 0 || strcmp(f, "c") == 0);
+}
+
+/* A frame may have padded rows, which the plan's stride describes: all of its memory must lie in one piece. */
+static int check_frame(const Py_buffer *view, const ea_spec *s) {
+    if (!is_bytes(view)) {
+        PyErr_Format(PyExc_TypeError, "frame: wanted bytes (uint8), got elements of type '%s'", view->format);
+        return -1;
+    }
+    if ((size_t)view->len < ea_frame_bytes(s)) {
+        PyErr_Format(PyExc_ValueError, "frame: wanted at least %zu bytes for %dx%d px, got %zd", ea_frame_bytes(s),
+                     s->width, s->height, view->len);
+        return -1;
+    }
+    return 0;
+}
+
+static int check_tensor(const Py_buffer *view, const ea_spec *s) {
+    const char *wanted = element_format(s->dtype);
+    const char *got = view->format == NULL ? "B" : view->format;
+    if (strcmp(got, wanted) != 0) {
+        PyErr_Format(PyExc_TypeError, "tensor: wanted elements of type '%s', got '%s'", wanted, got);
+        return -1;
+    }
+    if ((size_t)view->len != ea_tensor_bytes(s)) {
+        PyErr_Format(PyExc_ValueError, "tensor: wanted %zu bytes, got %zd", ea_tensor_bytes(s), view->len);
+        return -1;
+    }
+    return 0;
+}
+
+static int check_apart(const Py_buffer *a, const Py_buffer *b) {
+    const char *p = a->buf, *q = b->buf;
+    if (p < q + b->len && q < p + a->len) {
+        PyErr_SetString(PyExc_ValueError, "frame and tensor overlap in memory");
+        return -1;
+    }
+    return 0;
+}
+
+static int open_buffer(PyObject *object, Py_buffer *view, int flags, const char *name) {
+    if (PyObject_GetBuffer(object, view, flags) == 0) return 0;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_Format(PyExc_ValueError, "%s: wanted a C-contiguous%s buffer (%S)", name,
+                 flags & PyBUF_WRITABLE ? ", writable" : "", value ? value : Py_None);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return -1;
+}
+
+static PyObject *py_run(PyObject *self, PyObject *args) {
+    PyObject *capsule, *frame_object, *out_object;
+    int path = EA_PATH_SIMD;
+    Py_buffer frame, out;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO|i", &capsule, &frame_object, &out_object, &path)) return NULL;
+    held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
+    if (held == NULL) return NULL;
+    if (open_buffer(frame_object, &frame, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, "frame") < 0) return NULL;
+    if (open_buffer(out_object, &out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT, "tensor") < 0) {
+        PyBuffer_Release(&frame);
+        return NULL;
+    }
+    const ea_spec *s = &held->plan->spec;
+    int good = check_frame(&frame, s) == 0 && check_tensor(&out, s) == 0 && check_apart(&frame, &out) == 0;
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS
+        ea_run(held->plan, frame.buf, out.buf, path);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&frame);
+    PyBuffer_Release(&out);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_prepare(PyObject *self, PyObject *args) {
+    PyObject *capsule, *out_object;
+    Py_buffer out;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &out_object)) return NULL;
+    held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
+    if (held == NULL) return NULL;
+    if (open_buffer(out_object, &out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT, "tensor") < 0) return NULL;
+    int good = check_tensor(&out, &held->plan->spec) == 0;
+    if (good) ea_fill_padding(held->plan, out.buf);
+    PyBuffer_Release(&out);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_frame_bytes(PyObject *self, PyObject *capsule) {
+    (void)self;
+    held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
+    return held == NULL ? NULL : PyLong_FromSize_t(ea_frame_bytes(&held->plan->spec));
+}
+
+static PyObject *py_simd(PyObject *self, PyObject *none) {
+    (void)self;
+    (void)none;
+    return PyUnicode_FromString(ea_simd_name());
+}
+
+static PyMethodDef methods[] = {
+    {"build", py_build, METH_VARARGS, "build(ints, floats) -> plan"},
+    {"run", py_run, METH_VARARGS, "run(plan, frame, out, path=1): path 0 is the scalar one"},
+    {"prepare", py_prepare, METH_VARARGS, "prepare(plan, out): writes the padding"},
+    {"frame_bytes", py_frame_bytes, METH_O, "frame_bytes(plan) -> bytes that a frame must have"},
+    {"simd", py_simd, METH_NOARGS, "simd() -> 'avx2', 'neon' or 'none'"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "edge_app.preprocess._native", .m_size = 0, .m_methods = methods, .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void);
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

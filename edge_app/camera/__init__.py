@@ -1,0 +1,31 @@
+"""Cameras: where frames come from. `open_camera` is the only way to one; each kind is a module of its own."""
+
+from __future__ import annotations
+
+from edge_app.camera.base import Camera, missed_between
+from edge_app.config.camera import Camera as CameraSection
+from edge_app.config.camera import FolderCamera, SyntheticCamera
+
+__all__ = ["Camera", "make_camera", "missed_between", "open_camera"]
+
+
+def make_camera(section: CameraSection) -> Camera:
+    """The camera that a pipeline names, not opened yet; imports that camera's module alone."""
+    if isinstance(section, FolderCamera):
+        from edge_app.camera.folder import FolderSource
+
+        return FolderSource(section)
+    if isinstance(section, SyntheticCamera):
+        from edge_app.camera.synthetic import SyntheticSource
+
+        return SyntheticSource(section)
+    from edge_app.camera.video import VideoSource
+
+    return VideoSource(section)
+
+
+def open_camera(section: CameraSection) -> Camera:
+    """The camera that a pipeline names, opened. Raises CameraError."""
+    camera = make_camera(section)
+    camera.open()
+    return camera

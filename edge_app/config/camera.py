@@ -14,25 +14,49 @@ class CameraSection(Section):
     """What every camera has."""
 
     rate_fps: float | None = Field(
-        None, gt=0, le=10_000, title="Rate", description="Frames per second; null: as fast as frames can be had."
+        None,
+        gt=0,
+        le=10_000,
+        title="Rate",
+        description="Frames per second; null: as fast as frames can be had. For live sources: the rate at which frames"
+        " are expected, by which silence and holes are told; null: not known.",
+    )
+    pixel_format: PixelFormat = Field(
+        PixelFormat.BGR8,
+        title="Pixel format",
+        description="What frames are delivered in. Pictures, files, streams and drawings are converted to it; from"
+        " V4L2 devices NV12 and YUYV are taken as they are.",
+    )
+    row_align_bytes: int = Field(
+        1,
+        ge=1,
+        le=4096,
+        title="Row alignment",
+        description="Rows of pixels are padded to a multiple of this many bytes, as many sensors do; not V4L2's.",
     )
 
 
 class FolderCamera(CameraSection):
-    """Pictures of a folder, as a camera."""
+    """Pictures of a folder, as a camera. EXIF orientation is not applied: boxes are in pixels as they are stored."""
 
     type: Literal["folder"]
-    path: YamlPath = Field(title="Folder", description="Folder with the pictures, or one picture.")
+    path: YamlPath = Field(
+        title="Folder",
+        description="Folder with the pictures, one picture, or a .txt list with a picture's path a line (relative to"
+        " the list).",
+    )
     pattern: str = Field(
-        "*", title="Pattern", description="Glob on file names; files that are no pictures by their ending are passed over."
+        "*", title="Pattern", description="Glob on file names; what is no picture by its ending is passed over."
     )
-    order: Literal["name", "modified", "shuffle"] = Field(
-        "name", title="Order", description="By name (numbers as numbers), by time of change, or shuffled by `seed`."
+    order: Literal["name", "modified", "shuffle", "listed"] = Field(
+        "name",
+        title="Order",
+        description="By name (numbers as numbers), by time of change, shuffled by `seed`, or as a .txt list has them.",
     )
-    seed: int = Field(0, title="Seed", description="For `order: shuffle`.")
+    seed: int = Field(0, ge=0, title="Seed", description="For `order: shuffle`.")
     loop: bool = Field(False, title="Loop", description="Start again after the last picture.")
-    pixel_format: Literal[PixelFormat.BGR8, PixelFormat.RGB8, PixelFormat.GRAY8] = Field(
-        PixelFormat.BGR8, title="Pixel format", description="What pictures are decoded to."
+    preload: bool = Field(
+        False, title="Preload", description="Decode all pictures into memory first, to measure the line without it."
     )
 
 
@@ -48,13 +72,23 @@ class VideoCamera(CameraSection):
     width: int | None = Field(None, gt=0, title="Width", description="Devices only: asked of the driver, px.")
     height: int | None = Field(None, gt=0, title="Height", description="Devices only: asked of the driver, px.")
     fourcc: str | None = Field(
-        None, min_length=4, max_length=4, title="FourCC", description="Devices only: asked of the driver, e.g. NV12."
+        None,
+        min_length=4,
+        max_length=4,
+        title="FourCC",
+        description="Devices only: asked of the driver, e.g. MJPG; null: the one of pixel_format for NV12 and YUYV.",
+    )
+    transport: Literal["tcp", "udp"] = Field(
+        "tcp", title="RTSP transport", description="tcp loses nothing; udp loses packets rather than time."
     )
     stale_after: int = Field(
-        5, ge=1, title="Stale after", description="Live sources: equal pictures in a row that count as stale."
+        5, ge=1, title="Stale after", description="Live sources: so many equal pictures in a row count as stale."
     )
-    timeout_ms: int = Field(
-        2000, ge=50, title="Time-out", description="Live sources: no frame for this long is CAMERA_LOST."
+    timeout_ms: int | None = Field(
+        None,
+        ge=50,
+        title="Time-out",
+        description="Live sources: no frame for this long is CAMERA_LOST; null: two periods of rate_fps, else 2000.",
     )
     reconnect_max_s: float = Field(
         10.0, gt=0, title="Longest back-off", description="Live sources: the pause between attempts doubles up to this."
@@ -65,8 +99,12 @@ class SyntheticCamera(CameraSection):
     """A printed-circuit-board line drawn by seed: the true verdict of every frame is known."""
 
     type: Literal["synthetic"]
-    product: int = Field(1, ge=0, title="Product", description="Which board layout runs on the line.")
-    seed: int = Field(0, ge=0, title="First seed", description="Parts are drawn from this seed on.")
+    product: int = Field(
+        11, ge=0, title="Product", description="Which board runs on the line; odd (even ones are for training)."
+    )
+    seed: int = Field(
+        0, ge=0, title="First part", description="Number of the first part; parts are drawn from seeds kept for lines."
+    )
     frames: int | None = Field(None, ge=1, title="Frames", description="Stop after so many; null: endless.")
     defect_rate: float = Field(0.5, ge=0, le=1, title="Defect rate", description="Share of parts with defects.")
     condition: Literal[

@@ -66,11 +66,47 @@ class Toolversions(Section):
     qairt: str
 
 
+class PlanReport(Section):
+    """What the compiler made of a plan: read back and counted, never assumed."""
+
+    segments: int = Field(1, ge=0, title="Segments", description="Parts that run on the NPU.")
+    crossings: int = Field(0, ge=0, title="Crossings", description="Tensors a frame between NPU and host, inside.")
+    crossing_bytes: int = Field(0, ge=0, title="Bytes that cross", description="A frame, inside.")
+    io_bytes: int = Field(0, ge=0, title="Bytes in and out", description="A frame, input and outputs.")
+    simulated_cycles: int | None = Field(
+        None, title="Cycles", description="Of the simulated HTP, median: to compare plans with, not a board's time."
+    )
+    macs_a8: int = Field(0, ge=0, title="MACs at 8 bits", description="Multiply-adds by activation precision.")
+    macs_a16: int = Field(0, ge=0, title="MACs at 16 bits")
+    macs_float: int = Field(0, ge=0, title="MACs in float")
+    transposes: int = Field(0, ge=0, title="Transposes", description="That cost cycles.")
+    float_ops: tuple[str, ...] = Field((), title="Float ops", description="On the NPU in float although quantised.")
+    fused_ops: dict[str, int] = Field(
+        default_factory=dict, title="Fused ops", description="By kind: taken into a neighbour, without cycles of their own."
+    )
+
+
+class Verified(Section):
+    """The plan beside the float model, on the same pictures."""
+
+    on: str = Field(title="Data and split")
+    images: int
+    simulated: bool = Field(True, title="Simulated", description="On the simulated HTP; false: on a board.")
+    cosine_min: float = Field(title="Cosine", description="Of the outputs to the float model's, worst output, mean of images.")
+    metrics: dict[str, float] = Field(default_factory=dict, title="Metrics", description="Of this plan.")
+    float_metrics: dict[str, float] = Field(default_factory=dict, title="Float metrics", description="Same pictures.")
+    verdicts_flipped: tuple[str, ...] = Field((), title="Flipped", description="Pictures whose verdict differs from float's.")
+    ok: bool = Field(title="Held", description="Whether every gate held.")
+
+
 class Plan(Section):
     """One way to run the model: a plan of one SoC."""
 
     plan: PlanKind
     soc: str | None = Field(None, title="SoC", description="Name of the SoC table; null for the cpu plan.")
+    soc_model: int | None = Field(None, title="SoC number", description="The compiler's number of the SoC.")
+    htp_arch: int | None = Field(None, title="HTP arch", description="e.g. 73 for v73.")
+    vtcm_mb: int | None = Field(None, title="VTCM", description="Of the SoC, MB.")
     artifacts: tuple[Artifact, ...] = Field(min_length=1, title="Files", description="The first is what is loaded.")
     embedded_in_git: bool = Field(True, title="Shipped", description="False: made again by `edge_app model compile`.")
     input: InputSpec | None = Field(None, title="Input", description="Where it differs from the model's.")
@@ -79,12 +115,50 @@ class Plan(Section):
     tools: Toolversions | None = None
     host_ops: tuple[str, ...] = Field((), title="Host ops", description="Op kinds planned to run on the CPU.")
     host_nodes: tuple[str, ...] = Field((), title="Host nodes", description="Single nodes planned to run on the CPU.")
-    report: dict[str, float | int | str | list[str]] = Field(
-        default_factory=dict, title="Report", description="Segments, crossings, bytes, cycles, float ops, fused ops."
-    )
+    report: PlanReport | None = Field(None, title="Report", description="What the compiler made of it.")
+    verified: tuple[Verified, ...] = ()
     agrees_with: tuple[PlanKind, ...] = Field(
         (), title="Agrees with", description="Plans whose verdicts on the golden set were the same at build time."
     )
+
+
+class Calibration(Section):
+    """The pictures whose ranges a quantised model was made with."""
+
+    recipe: str = Field(title="Recipe", description="File below calibration/: which pictures, and how they were chosen.")
+    pictures: int = Field(gt=0)
+    sha256: Sha256 = Field(pattern=r"^[0-9a-f]{64}$", title="Digest", description="Over the pictures' bytes, in order.")
+    method: Literal["minmax", "percentile", "entropy"] = "minmax"
+
+
+class Quantized(Section):
+    """The QDQ model that every NPU plan is compiled from, and what is needed to make it again without the pictures."""
+
+    model: Artifact
+    encodings: Artifact = Field(title="Encodings", description="Calibrated ranges and precision by tensor.")
+    calibration: Calibration
+    activations: Literal["a8", "a16", "mixed"]
+    style: str = Field(title="Style", description="Symmetry of activations and weights.")
+    raised: tuple[str, ...] = Field((), title="Raised", description="Layers that run at 16 bits in a mixed model.")
+    input: InputSpec
+    head: HeadSpec
+    outputs: tuple[OutputSpec, ...] = Field(min_length=1)
+    tools: str = Field("", title="Made with", description="onnx and onnxruntime versions.")
+
+
+class BoardRecord(Section):
+    """What was seen on a real board, by `edge_app model record`."""
+
+    board: str
+    soc: str
+    plan: PlanKind
+    loads: bool
+    date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
+    firmware: str = ""
+    driver: str = ""
+    versions: str = Field("", title="Versions", description="onnxruntime, onnxruntime-qnn, QAIRT.")
+    latency_ms: float | None = None
+    note: str = ""
 
 
 class Manifest(Section):
@@ -104,6 +178,8 @@ class Manifest(Section):
     operating: Operating | None = None
     float_model: Artifact
     canary: Canary | None = None
+    quantized: Quantized | None = None
+    boards: tuple[BoardRecord, ...] = Field((), title="Boards", description="Seen on real boards.")
     plans: tuple[Plan, ...] = ()
     measured: tuple[Measured, ...] = ()
 

@@ -71,6 +71,20 @@ def npu_missing() -> str | None:
     return None
 
 
+def provider_options(target: HtpTarget) -> dict[str, str]:
+    """The provider's options that say which HTP: the same for compiling and for running."""
+    return {
+        "backend_path": onnxruntime_qnn.get_qnn_htp_path(),
+        "soc_model": str(target.soc_model),
+        "htp_arch": str(target.htp_arch),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that bind a compiled plan: onnxruntime and its QNN provider."""
+    return {"onnxruntime": ort.__version__, "onnxruntime_qnn": onnxruntime_qnn.__version__}
+
+
 def open_qnn(
     file: Path,
     plan: PlanKind,
@@ -101,11 +115,7 @@ def open_qnn(
         raise RuntimeFault("there is no QNN device on this machine", where=str(file), got=npu_missing(),
                            remedy="run `edge_app doctor`, or set runtime.fallback: cpu")
     options = session_options(threads)
-    options.add_provider_for_devices(list(devices()), {
-        "backend_path": onnxruntime_qnn.get_qnn_htp_path(),
-        "soc_model": str(target.soc_model),
-        "htp_arch": str(target.htp_arch),
-    })
+    options.add_provider_for_devices(list(devices()), provider_options(target))
     session = load(file, options)
     unplanned = [f"{name} ({op})" for name, op in placed_on_cpu(session)
                  if op not in host_ops and name not in host_nodes]

@@ -53,6 +53,6 @@ def extension(folder: str) -> Extension:
 
 
 setup(
-    ext_modules=[extension("preprocess")],
+    ext_modules=[extension("preprocess"), extension("decode")],
     cmdclass={"build_ext": BuildExtensions, "bdist_wheel": Abi3Wheel},
 )

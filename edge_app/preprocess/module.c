@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "dispatch.h"
 

@@ -100,6 +100,7 @@ class OrtSession:
         self.simulated = simulated
         self.input, self.outputs = tensor_infos(session, file)
         self.host_nodes = tuple(f"{name} ({op})" for name, op in placed_on_cpu(session))
+        self.metadata: dict[str, str] = dict(session.get_modelmeta().custom_metadata_map)
         self._run_options: dict[PowerMode, ort.RunOptions] = {}
 
     def bind(self) -> Binding:

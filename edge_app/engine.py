@@ -1,0 +1,126 @@
+"""One loaded plan of a model, whole: frame -> preprocess -> run -> decode -> detections in sensor pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_app.clock import monotonic_us
+from edge_app.config.tensor import InputSpec
+from edge_app.detections import Classes, Detections
+from edge_app.errors import RuntimeFault
+from edge_app.frame import Frame
+from edge_app.preprocess import Fit, Geometry, Plan, Source, Tensor
+from edge_app.runtime.base import Binding, Session
+from edge_app.verdict import PlanKind, PowerMode
+
+if TYPE_CHECKING:
+    from edge_app.preprocess.geometry import Region
+
+Decode = Callable[[tuple[npt.NDArray[np.generic], ...], Geometry], Detections | Classes]
+KEPT_PLANS = 16
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """A slot's buffers for one engine, and which preprocessing plan's padding they hold."""
+
+    binding: Binding
+    prepared_for: Plan | None = None
+    geometry: Geometry | None = None
+
+
+class Engine:
+    """A session with the preprocessing before it and the decode behind it."""
+
+    def __init__(
+        self, session: Session, image: InputSpec, decode: Decode, region_px: Region | None = None
+    ) -> None:
+        """Joins the three.
+
+        Args:
+            session: loaded.
+            image: how the session's input is made from a picture.
+            decode: outputs and geometry to detections; raises InvalidOutput.
+            region_px: the part of the frame that is looked at.
+        """
+        self.session = session
+        self.decode = decode
+        self._tensor = tensor_of(image)
+        self._fit = Fit(mode=image.fit, method=image.method, pad_value=image.pad_value, region=region_px)
+        self._plans: dict[Source, Plan] = {}
+
+    @property
+    def plan(self) -> PlanKind:
+        """Which plan this is."""
+        return self.session.plan
+
+    def bind(self) -> Work:
+        """Buffers for one slot."""
+        return Work(self.session.bind())
+
+    def preprocess(self, frame: Frame, work: Work) -> None:
+        """Writes a complete frame into the slot's input."""
+        plan = self._plan_for(frame)
+        if work.prepared_for is not plan:
+            plan.prepare(work.binding.input)
+            work.prepared_for = plan
+        if frame.pixels is None:
+            raise RuntimeFault("a frame without pixels came to be inspected", got=frame.status)
+        plan.run(memory_of(frame.pixels), work.binding.input)
+        work.geometry = plan.geometry
+
+    def run(self, work: Work, power_mode: PowerMode) -> None:
+        """One inference; raises RuntimeFault."""
+        self.session.run(work.binding, power_mode)
+
+    def result(self, work: Work) -> Detections | Classes:
+        """What the last run found; raises InvalidOutput."""
+        if work.geometry is None:
+            raise RuntimeFault("a result was asked for before any picture was put in")
+        return self.decode(work.binding.outputs, work.geometry)
+
+    def warm_up(self, work: Work, runs: int) -> list[int]:
+        """Runs on whatever is in the buffers; each run's microseconds."""
+        times = []
+        for _ in range(runs):
+            start = monotonic_us()
+            self.session.run(work.binding, PowerMode.BURST if self.session.provider == "qnn" else PowerMode.NONE)
+            times.append(monotonic_us() - start)
+        return times
+
+    def _plan_for(self, frame: Frame) -> Plan:
+        source = source_of(frame)
+        plan = self._plans.get(source)
+        if plan is None:
+            if len(self._plans) >= KEPT_PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            plan = self._plans[source] = Plan(source, self._tensor, self._fit)
+        return plan
+
+
+def tensor_of(image: InputSpec) -> Tensor:
+    """The preprocessing's view of a model's input."""
+    return Tensor(
+        width=image.width, height=image.height, layout=image.layout, dtype=image.dtype, color=image.color,
+        scale=image.scale, mean=image.mean, std=image.std,
+        quant_scale=image.quant_scale, quant_zero_point=image.quant_zero_point,
+    )  # fmt: skip
+
+
+def source_of(frame: Frame) -> Source:
+    """How a frame's pixels lie in memory."""
+    stride = None if frame.pixels is None else frame.pixels.strides[0]
+    return Source(frame.width, frame.height, frame.pixel_format, stride)
+
+
+def memory_of(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The one piece of memory that holds a picture, padding of its rows included, as a flat view."""
+    if pixels.flags.c_contiguous:
+        return pixels
+    length = (pixels.shape[0] - 1) * pixels.strides[0] + int(np.prod(pixels.shape[1:]))
+    return np.lib.stride_tricks.as_strided(pixels, (length,), (1,), writeable=False)

@@ -1,0 +1,179 @@
+"""The inference stage: one thread owns the sessions; a run that fails goes to the next plan, one that hangs is left behind.
+
+A run can't be interrupted. One that is still busy after the time-out keeps its thread and its buffers for ever (it may
+yet write there): its slot is retired, a fresh thread takes over, and the frame is run again on the next plan.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from edge_app.clock import monotonic_us
+from edge_app.engine import Engine, Work
+from edge_app.errors import EdgeAppError
+from edge_app.frame import Frame
+from edge_app.placing import Fault, Placer
+from edge_app.sealing import Ticket
+from edge_app.verdict import Judgement, Placement, PlanKind, Reason
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+STOP_S = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One frame in flight: buffers for every plan, made once and used again and again."""
+
+    number: int
+    works: dict[PlanKind, Work]
+    frame: Frame | None = None
+    ticket: Ticket | None = None
+    retired: bool = False
+    """A hung run may still write into the buffers: the slot is never used again."""
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """The thread that runs sessions, and what it is at."""
+
+    thread: threading.Thread | None = None
+    busy: Slot | None = None
+    plan: PlanKind | None = None
+    since_us: int = 0
+    abandoned: bool = False
+
+
+@dataclass(eq=False)
+class InferenceStage:
+    """Takes preprocessed slots, hands on those whose run succeeded (`done`) and those without any plan left (`failed`)."""
+
+    engines: Mapping[PlanKind, Engine]
+    placer: Placer
+    timeout_us: int
+    done: Callable[[Slot], None]
+    failed: Callable[[Slot, Judgement], None]
+    fault_seen: Callable[[PlanKind, Fault, str], None]
+    _queue: queue.SimpleQueue[Slot | None] = field(default_factory=queue.SimpleQueue)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _worker: _Worker = field(default_factory=_Worker)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _watchdog: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the owner thread and its watchdog."""
+        self._start_worker()
+        self._watchdog = threading.Thread(target=self._watch, name="run-watchdog", daemon=True)
+        self._watchdog.start()
+
+    def put(self, slot: Slot) -> None:
+        """A slot whose input is ready for its ticket's plan."""
+        self._queue.put(slot)
+
+    def stop(self) -> None:
+        """Ends after the slots that were put before; a run that hangs is not waited for."""
+        self._queue.put(None)
+        if self._worker.thread is not None:
+            self._worker.thread.join(STOP_S)
+        self._stopped.set()
+        if self._watchdog is not None:
+            self._watchdog.join()
+
+    def place_again(self, slot: Slot, fault: Fault, text: str) -> bool:
+        """After a fault: the same frame onto the next plan, its input written; False if none is left or no time."""
+        ticket = _of(slot.ticket)
+        plan = ticket.placement.plan
+        self.placer.fault(plan, fault, text)
+        self.fault_seen(plan, fault, text)
+        while True:
+            placement = self.placer.retry(plan, ticket.time_left_us())
+            if placement is None or placement.plan not in slot.works:
+                return False
+            try:
+                self._assign(slot, placement)
+                return True
+            except (EdgeAppError, ValueError, TypeError) as error:
+                plan, text = placement.plan, str(error)
+                self.placer.fault(plan, Fault.ERROR, text)
+                self.fault_seen(plan, Fault.ERROR, text)
+
+    def _assign(self, slot: Slot, placement: Placement) -> None:
+        ticket = _of(slot.ticket)
+        self.engines[placement.plan].preprocess(_of(slot.frame), slot.works[placement.plan])
+        ticket.placement = placement
+        ticket.degraded.add(f"{placement.plan}_fallback")
+
+    def _start_worker(self) -> None:
+        worker = _Worker()
+        worker.thread = threading.Thread(target=self._work, args=(worker,), name="inference", daemon=True)
+        self._worker = worker
+        worker.thread.start()
+
+    def _work(self, worker: _Worker) -> None:
+        while (slot := self._queue.get()) is not None:
+            self._run(worker, slot)
+            if worker.abandoned:
+                return
+
+    def _run(self, worker: _Worker, slot: Slot) -> None:
+        ticket = _of(slot.ticket)
+        while not ticket.sealed:
+            plan = ticket.placement.plan
+            start = monotonic_us()
+            with self._lock:
+                worker.busy, worker.plan, worker.since_us = slot, plan, start
+            try:
+                self.engines[plan].run(slot.works[plan], ticket.placement.power_mode)
+                error: EdgeAppError | None = None
+            except EdgeAppError as caught:
+                error = caught
+            with self._lock:
+                if worker.abandoned:  # it returned late: the frame has long gone on without it
+                    return
+                worker.busy = None
+            took = monotonic_us() - start
+            ticket.stage_us["infer"] = ticket.stage_us.get("infer", 0) + took
+            if error is None:
+                self.placer.observe(plan, took)
+                break
+            log.error("%s", error)
+            if not self.place_again(slot, Fault.ERROR, error.what if error.got is None else error.got):
+                self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan}: {error.what}"))
+                return
+        self.done(slot)
+
+    def _watch(self) -> None:
+        pause = min(0.05, self.timeout_us / 4e6)
+        while not self._stopped.wait(pause):
+            with self._lock:
+                worker = self._worker
+                slot, plan = worker.busy, worker.plan
+                hung = slot is not None and monotonic_us() - worker.since_us > self.timeout_us
+                worker.abandoned = hung
+            if hung and slot is not None and plan is not None:
+                self._leave_behind(slot, plan)
+
+    def _leave_behind(self, slot: Slot, plan: PlanKind) -> None:
+        text = f"a run on plan {plan} did not return within {self.timeout_us // 1000} ms"
+        log.error("%s; slot %d is retired", text, slot.number)
+        slot.retired = True
+        works = {kind: work for kind, work in slot.works.items() if kind is not plan}
+        successor = Slot(slot.number, works, slot.frame, slot.ticket, retired=True)
+        can_go_on = self.place_again(successor, Fault.TIMEOUT, text)
+        self._start_worker()
+        if can_go_on:
+            self.put(successor)
+        else:
+            self.failed(successor, Judgement(Reason.RUNTIME_FAULT, text))
+
+
+def _of(value: T | None) -> T:
+    """A slot in a stage always has its frame and ticket; anything else is a bug of the line."""
+    if value is None:
+        raise AssertionError("an empty slot came into a stage")
+    return value

@@ -1,0 +1,347 @@
+"""The frame loop: camera -> admission -> guard and preprocess -> inference -> decode and judge -> seal.
+
+Stages run side by side on threads and hand each other slots out of a fixed pool. Every trigger that comes in is
+sealed exactly once, whatever happens to it on the way.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from edge_app.camera.base import Camera, missed_between
+from edge_app.clock import monotonic_us
+from edge_app.config.runtime import Limits
+from edge_app.detections import Detections
+from edge_app.engine import Engine
+from edge_app.errors import EdgeAppError, InvalidOutput, RuntimeFault
+from edge_app.frame import Frame, FrameStatus
+from edge_app.inference import InferenceStage, Slot
+from edge_app.mode import inspects, may_change
+from edge_app.placing import Fault, Placer
+from edge_app.sealing import DeadlineTimer, Outlet, Sealer, Ticket
+from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason
+
+log = logging.getLogger(__name__)
+
+STATUS_REASONS = {
+    FrameStatus.INCOMPLETE: Reason.INCOMPLETE_FRAME,
+    FrameStatus.STALE: Reason.STALE_FRAME,
+    FrameStatus.MISSED: Reason.MISSED_TRIGGER,
+    FrameStatus.LOST: Reason.CAMERA_LOST,
+}
+POLL_S = 0.05
+DRAIN_S = 1.0
+NPU_PLANS = (PlanKind.HTP, PlanKind.HYBRID)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is done with a frame: guard and judge, both pure."""
+
+    guard: Callable[[Frame], Judgement | None]
+    """Why nothing could be seen on this picture; None if something could."""
+    judge: Callable[[Detections], Judgement]
+
+
+class Line:
+    """One inspection line. `start`, then `wait` until its source ends or somebody calls `stop`."""
+
+    def __init__(
+        self,
+        camera: Camera,
+        engines: Mapping[PlanKind, Engine],
+        placer: Placer,
+        inspection: Inspection,
+        outlet: Outlet,
+        limits: Limits,
+        timeout_ms: int,
+        max_frames: int | None = None,
+        degraded: frozenset[str] = frozenset(),
+    ) -> None:
+        """The camera is open and the engines are loaded; `degraded` is what start-up found not as configured."""
+        self._camera, self._engines, self._placer = camera, engines, placer
+        self._inspection, self._outlet, self._limits = inspection, outlet, limits
+        self._max_frames = max_frames
+        self._degraded = set(degraded)
+        self.sealer = Sealer(outlet, lambda: frozenset(self._degraded))
+        self._timer = DeadlineTimer(self.sealer)
+        self._inference = InferenceStage(
+            engines, placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot),
+            failed=self._finish, fault_seen=self._on_fault,
+        )
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
+        self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
+        self._retired = 0
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._error: EdgeAppError | None = None
+        self._alarms: set[str] = set()
+        self.mode = Mode.STARTING
+        self._mode_lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=work, name=name, daemon=True)
+            for name, work in (("camera", self._capture), ("preprocess", self._preprocess), ("judge", self._judge))
+        ]
+        self._slots = [
+            Slot(number, {kind: engine.bind() for kind, engine in engines.items()}) for number in range(limits.slots)
+        ]
+        for slot in self._slots:
+            self._free.put(slot)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts all stages; the node is RUNNING when this returns."""
+        self.change_mode(Mode.READY, "loaded and warm")
+        self.change_mode(Mode.RUNNING, "started")
+        self._timer.start()
+        self._inference.start()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Asks for the end: no further frame is taken, those in flight are finished. Returns at once."""
+        self._stopping.set()
+        self._camera.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits for the end; True if it has come."""
+        return self._ended.wait(timeout_s)
+
+    def close(self) -> None:
+        """After the end: says STOPPED, and raises what ended the line, if that was an error."""
+        self._timer.stop()
+        self.change_mode(Mode.STOPPED, "stopped" if self._error is None else self._error.what)
+        if self._error is not None:
+            raise self._error
+
+    def change_mode(self, to: Mode, reason: str) -> bool:
+        """Goes to another mode and tells it; False if there is no way from the present one."""
+        with self._mode_lock:
+            was = self.mode
+            if was is to or not may_change(was, to):
+                return False
+            self.mode = to
+        log.info("mode %s -> %s: %s", was, to, reason)
+        self._outlet.state(to, was, self._placer.place(), reason)
+        return True
+
+    @property
+    def degraded(self) -> frozenset[str]:
+        """What is not as configured, as results tell it."""
+        return frozenset(self._degraded)
+
+    @property
+    def placement(self) -> Placement:
+        """Where the next frame would run."""
+        return self._placer.place()
+
+    @property
+    def queue_depth(self) -> int:
+        """Frames in flight."""
+        return self._limits.slots - self._retired - self._free.qsize()
+
+    def _end_with(self, error: EdgeAppError) -> None:
+        if self._error is None:
+            self._error = error
+            log.error("%s", error)
+        self.stop()
+
+    # -- camera -----------------------------------------------------------------------------------------------------
+
+    def _capture(self) -> None:
+        slot: Slot | None = None
+        last: Frame | None = None
+        try:
+            while not self._stopping.is_set() and not self._enough():
+                if self._limits.pacing == "offline" and slot is None:
+                    slot = self._wait_for_slot()
+                    if slot is None:
+                        break
+                frame = self._camera.read()
+                if frame is None:
+                    break
+                for missed in missed_between(last, frame):
+                    self._admit(missed, None)
+                last = frame
+                slot = self._admit(frame, slot)
+        except EdgeAppError as error:
+            self._end_with(error)
+        except Exception as error:
+            log.exception("the camera stage failed")
+            self._end_with(RuntimeFault("the camera stage failed", got=repr(error), remedy="this is a bug: report it"))
+        finally:
+            if slot is not None:
+                self._free.put(slot)
+            self._to_preprocess.put(None)
+
+    def _enough(self) -> bool:
+        return self._max_frames is not None and self.sealer.triggers >= self._max_frames
+
+    def _wait_for_slot(self) -> Slot | None:
+        while not self._stopping.is_set():
+            try:
+                return self._free.get(timeout=POLL_S)
+            except queue.Empty:
+                continue
+        return None
+
+    def _admit(self, frame: Frame, slot: Slot | None) -> Slot | None:
+        """Gives a frame its ticket and a slot, or its UNKNOWN. Returns the slot if it is still free."""
+        ticket = self.sealer.admit(self._ticket(frame))
+        refusal = self._refusal(frame)
+        if refusal is None and slot is None:
+            try:
+                slot = self._free.get_nowait()
+            except queue.Empty:
+                refusal = Judgement(Reason.OVERRUN, f"all {self._limits.slots} slots are in use")
+        if refusal is not None or slot is None:
+            self.sealer.seal(ticket, refusal or Judgement(Reason.OVERRUN))
+            self._camera.recycle(frame)
+            return slot
+        self._timer.watch(ticket)
+        slot.frame, slot.ticket = frame, ticket
+        self._to_preprocess.put(slot)
+        return None
+
+    def _ticket(self, frame: Frame) -> Ticket:
+        budget_ms = self._limits.deadline_ms
+        deadline = None if budget_ms is None else frame.t_capture_mono_us + round(budget_ms * 1000)
+        return Ticket(frame.trigger_id, frame.frame_id, frame.part_id, frame.t_capture_us, frame.t_capture_mono_us,
+                      deadline, self._placer.place(), frame.truth)
+
+    def _refusal(self, frame: Frame) -> Judgement | None:
+        """Why a frame is not inspected at all."""
+        self._set_alarm("CAMERA_LOST", frame.status is FrameStatus.LOST, frame.note,
+                        "check the camera's power, cable and network; the node goes on trying to reconnect")
+        if frame.status is not FrameStatus.COMPLETE:
+            return Judgement(STATUS_REASONS[frame.status], frame.note)
+        if not inspects(self.mode):
+            return Judgement(Reason.NOT_RUNNING, f"the node is in mode {self.mode}")
+        if not self._placer.admit():
+            return Judgement(Reason.OVERLOAD, "the scheduler lowered the rate")
+        return None
+
+    # -- preprocess -------------------------------------------------------------------------------------------------
+
+    def _preprocess(self) -> None:
+        while (slot := self._to_preprocess.get()) is not None:
+            self._guarded("preprocess", slot, self._preprocess_one)
+        self._drain()
+        self._inference.stop()
+        self._to_judge.put(None)
+
+    def _drain(self) -> None:
+        """Waits for the frames in flight: all of them at the source's end, DRAIN_S when somebody asked to stop."""
+        give_up: float | None = None
+        while self.queue_depth > 0:
+            if self._stopping.is_set() and give_up is None:
+                give_up = time.monotonic() + DRAIN_S
+            if give_up is not None and time.monotonic() > give_up:
+                return
+            time.sleep(0.002)
+
+    def _preprocess_one(self, slot: Slot) -> None:
+        ticket, frame = _held(slot)
+        start = monotonic_us()
+        ticket.stage_us["wait"] = start - ticket.t_capture_mono_us
+        finding = self._inspection.guard(frame)
+        if finding is not None:
+            self._finish(slot, finding)
+            return
+        self._engines[ticket.placement.plan].preprocess(frame, slot.works[ticket.placement.plan])
+        ticket.stage_us["preprocess"] = monotonic_us() - start
+        self._inference.put(slot)
+
+    # -- decode and judge -------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        while (slot := self._to_judge.get()) is not None:
+            self._guarded("judge", slot, self._judge_one)
+        self._seal_the_rest()
+        self._ended.set()
+
+    def _seal_the_rest(self) -> None:
+        """What is still in flight when the line ends (a hung run) has its result too."""
+        for slot in self._slots:
+            ticket = slot.ticket
+            if ticket is not None and not ticket.sealed:
+                self.sealer.seal(ticket, Judgement(Reason.NOT_RUNNING, "the node stopped before this frame was inspected"))
+
+    def _judge_one(self, slot: Slot) -> None:
+        ticket, _ = _held(slot)
+        start = monotonic_us()
+        plan = ticket.placement.plan
+        if ticket.sealed:
+            self._release(slot)
+            return
+        try:
+            found = self._engines[plan].result(slot.works[plan])
+        except InvalidOutput as error:
+            self._retry_invalid(slot, error)
+            return
+        if not isinstance(found, Detections):
+            raise RuntimeFault("a classifier came into a pipeline that judges defects")
+        judgement = self._inspection.judge(found)
+        ticket.stage_us["decode"] = monotonic_us() - start
+        self._finish(slot, judgement)
+
+    def _retry_invalid(self, slot: Slot, error: InvalidOutput) -> None:
+        if self._inference.place_again(slot, Fault.WRONG_OUTPUT, error.what):
+            self._inference.put(slot)
+        else:
+            self._finish(slot, Judgement(Reason.INVALID_OUTPUT, error.what))
+
+    # -- the end of a frame -----------------------------------------------------------------------------------------
+
+    def _guarded(self, stage: str, slot: Slot, work: Callable[[Slot], None]) -> None:
+        """A stage never dies of one frame: what it did not expect is UNKNOWN/INTERNAL and an alarm."""
+        try:
+            work(slot)
+        except Exception as error:
+            log.exception("stage %s failed", stage)
+            self._set_alarm("INTERNAL", True, f"stage {stage}: {error}", "report it, with the log")
+            self._finish(slot, Judgement(Reason.INTERNAL, f"stage {stage}: {type(error).__name__}: {error}"))
+
+    def _finish(self, slot: Slot, judgement: Judgement) -> None:
+        ticket, _ = _held(slot)
+        self.sealer.seal(ticket, judgement)
+        self._release(slot)
+
+    def _release(self, slot: Slot) -> None:
+        _, frame = _held(slot)
+        slot.frame = slot.ticket = None
+        self._camera.recycle(frame)
+        if not slot.retired:
+            self._free.put(slot)
+            return
+        self._retired += 1
+        if self._retired >= self._limits.slots:
+            self._end_with(RuntimeFault("every slot is held by a run that never returned",
+                                        remedy="restart; the service does so on the cpu plan"))
+
+    def _on_fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
+        self._degraded.add(f"{plan}_fault")
+        name = "NPU_FAULT" if plan in NPU_PLANS else "CPU_FAULT"
+        self._set_alarm(name, True, f"plan {plan}: {fault}: {text}", "the line goes on with the next plan; see edge_app doctor")
+
+    def _set_alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
+        """Tells an alarm when it comes and when it goes, not in between."""
+        if active == (name in self._alarms):
+            return
+        (self._alarms.add if active else self._alarms.discard)(name)
+        self._outlet.alarm(name, active, text, remedy)
+
+
+def _held(slot: Slot) -> tuple[Ticket, Frame]:
+    if slot.ticket is None or slot.frame is None:
+        raise AssertionError(f"slot {slot.number} came into a stage without a frame")
+    return slot.ticket, slot.frame
+
+

@@ -1,0 +1,321 @@
+"""A model as the rest of the product sees it: what goes in, what comes out, and which files run it where.
+
+`resolve` reads a model folder's manifest or a bare ONNX file; `load` is the one-line Python interface.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_app import decode
+from edge_app.config.load import load_manifest
+from edge_app.config.manifest import Artifact, Manifest, Plan
+from edge_app.config.pipeline import Model
+from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess
+from edge_app.detections import Classes, Detections
+from edge_app.engine import Decode, Engine, Work
+from edge_app.errors import ConfigError, ModelError
+from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.runtime.base import TensorInfo
+from edge_app.runtime.cpu import open_cpu
+from edge_app.runtime.ort import OrtSession
+from edge_app.verdict import PowerMode
+
+DEFAULT_IOU = 0.6
+DEFAULT_SCORE = 0.25
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A model, resolved: from its manifest, or from a bare ONNX file and the pipeline that names it."""
+
+    name: str
+    task: Literal["detect", "classify"]
+    file: Path
+    """The float model: the cpu plan's file, unless the manifest has another."""
+    sha256: str
+    input: InputSpec
+    head: HeadSpec
+    labels: tuple[str, ...]
+    iou: float
+    manifest: Manifest | None = None
+    folder: Path | None = None
+    class_agnostic_nms: bool = False
+    max_detections: int = 300
+
+    @property
+    def score(self) -> dict[str, float]:
+        """Operating scores by label, as far as the manifest has them."""
+        return dict(self.manifest.operating.score) if self.manifest and self.manifest.operating else {}
+
+    @property
+    def marginal(self) -> dict[str, float]:
+        """Lower edges of the grey band by label, likewise."""
+        return dict(self.manifest.operating.marginal) if self.manifest and self.manifest.operating else {}
+
+    def decoder(self, outputs: tuple[TensorInfo, ...], thresholds: npt.NDArray[np.float32], head: HeadSpec) -> Decode:
+        """The C decode of this model's outputs.
+
+        Args:
+            outputs: as the session has them.
+            thresholds: [C] float32; detections at or above are returned.
+            head: the plan's head.
+        """
+        spec = decode.HeadSpec(
+            kind=head.kind,
+            classes=len(self.labels),
+            input_width=self.input.width,
+            input_height=self.input.height,
+            # The decoder keeps scores strictly above its thresholds, the judge those at or above.
+            score=tuple(float(np.nextafter(score, np.float32(0))) for score in thresholds.astype(np.float32)),
+            iou=self.iou,
+            agnostic=self.class_agnostic_nms,
+            max_detections=self.max_detections,
+            strides=head.strides,
+            softmax=head.apply_softmax,
+            temperature=head.temperature,
+        )
+        if head.kind == "classify":
+            return _decode_classes(decode.ClassifyDecoder(spec, outputs))
+        return _decode_boxes(decode.YoloDecoder(spec, outputs))
+
+
+def _decode_boxes(decoder: decode.YoloDecoder) -> Decode:
+    return lambda outputs, geometry: decoder(outputs, geometry.to_source_px)
+
+
+def _decode_classes(decoder: decode.ClassifyDecoder) -> Decode:
+    return lambda outputs, _geometry: decoder(outputs)
+
+
+def resolve(model: Model, preprocess: Preprocess) -> ModelCard:
+    """Reads what a pipeline's `model:` names and cross-checks it with its `preprocess:`.
+
+    Raises:
+        ModelError: absent, damaged, or another file than its manifest binds.
+        ConfigError: the pipeline contradicts the manifest, or a bare ONNX lacks what nobody can guess.
+    """
+    card = _from_onnx(model, preprocess) if model.path.suffix == ".onnx" else _from_folder(model, preprocess)
+    return replace(
+        card,
+        iou=model.iou if model.iou is not None else card.iou,
+        class_agnostic_nms=model.class_agnostic_nms,
+        max_detections=model.max_detections,
+    )
+
+
+def _from_folder(model: Model, preprocess: Preprocess) -> ModelCard:
+    manifest = load_manifest(model.path)
+    for key in ("task", "head", "labels", "labels_file"):
+        if getattr(model, key) is not None:
+            raise ConfigError(f"model.{key} is for bare ONNX files; this model's manifest says it already",
+                              where=str(model.path), got=str(getattr(model, key)), remedy=f"remove model.{key}")
+    file = model.path / manifest.float_model.file
+    check_digest(model.path, manifest.float_model)
+    _cross_check(manifest.input, preprocess, model.path)
+    return ModelCard(
+        name=manifest.name, task=manifest.task, file=file, sha256=manifest.float_model.sha256, input=manifest.input,
+        head=manifest.head, labels=manifest.labels,
+        iou=manifest.operating.iou if manifest.operating else DEFAULT_IOU, manifest=manifest, folder=model.path,
+    )  # fmt: skip
+
+
+def _cross_check(image: InputSpec, preprocess: Preprocess, where: Path) -> None:
+    """What the pipeline says of the input must be what the manifest says."""
+    for key in ("color", "layout", "fit", "method", "pad_value", "scale", "mean", "std"):
+        said, known = getattr(preprocess, key), getattr(image, key)
+        if said is not None and said != known:
+            raise ConfigError(f"preprocess.{key} contradicts the model's manifest", where=str(where),
+                              wanted=str(known), got=str(said),
+                              remedy=f"remove preprocess.{key}; the model was trained with the manifest's value")
+
+
+def _from_onnx(model: Model, preprocess: Preprocess) -> ModelCard:
+    session = open_cpu(model.path)
+    try:
+        metadata = session.metadata
+        labels = _labels(model, metadata, session)
+        card = ModelCard(
+            name=model.path.stem, task=model.task or "detect", file=model.path, sha256=sha256_of(model.path),
+            input=_input_of(session, preprocess, metadata, model.path), head=_head_of(model, session, labels),
+            labels=labels, iou=DEFAULT_IOU,
+        )  # fmt: skip
+    finally:
+        session.close()
+    return card
+
+
+def _labels(model: Model, metadata: dict[str, str], session: OrtSession) -> tuple[str, ...]:
+    if model.labels is not None:
+        return model.labels
+    if model.labels_file is not None:
+        try:
+            return tuple(line.strip() for line in model.labels_file.read_text(encoding="utf-8").splitlines() if line.strip())
+        except OSError as error:
+            raise ConfigError("can't read the labels", where=str(model.labels_file), got=error.strerror) from error
+    if "names" in metadata:  # Ultralytics writes a dict literal
+        try:
+            names = ast.literal_eval(metadata["names"])
+            return tuple(str(names[index]) for index in range(len(names)))
+        except (ValueError, SyntaxError, KeyError, TypeError) as error:
+            raise ModelError("the model's own `names` can't be read", where=str(model.path), got=metadata["names"][:80],
+                             remedy="set model.labels") from error
+    raise ConfigError(
+        "the labels of this model are not known", where=str(model.path), wanted="model.labels or model.labels_file",
+        got=", ".join(f"output {o.name} {list(o.shape)}" for o in session.outputs),
+        remedy="name them in the model's order; a file with one label a line will do",
+    )
+
+
+def _head_of(model: Model, session: OrtSession, labels: tuple[str, ...]) -> HeadSpec:
+    if model.head is not None:
+        return HeadSpec(kind=model.head)
+    if model.task == "classify":
+        return HeadSpec(kind="classify")
+    return HeadSpec(kind=decode.recognise([output.shape for output in session.outputs], len(labels), _size_of(session)))
+
+
+def _size_of(session: OrtSession) -> tuple[int, int]:
+    """Width and height of the session's input."""
+    shape = session.input.shape
+    if len(shape) != 4 or (shape[1] not in (1, 3) and shape[3] not in (1, 3)):
+        raise ModelError("the input is no picture", wanted="[1, 3, H, W] or [1, H, W, 3] (or 1 channel)", got=str(list(shape)),
+                         remedy="export the model with one picture as input")
+    return (shape[3], shape[2]) if shape[1] in (1, 3) else (shape[2], shape[1])
+
+
+def _input_of(session: OrtSession, preprocess: Preprocess, metadata: dict[str, str], file: Path) -> InputSpec:
+    width, height = _size_of(session)
+    shape = session.input.shape
+    layout: Literal["NCHW", "NHWC"] = "NCHW" if shape[1] in (1, 3) else "NHWC"
+    channels = shape[1] if layout == "NCHW" else shape[3]
+    ultralytics = "ultralytics" in metadata.get("author", "").lower()
+    if preprocess.layout not in (None, layout):
+        raise ConfigError("preprocess.layout contradicts the model", where=str(file), wanted=layout, got=str(preprocess.layout))
+    missing = [key for key in ("color", "fit", "scale") if getattr(preprocess, key) is None]
+    if missing and not ultralytics:
+        raise ConfigError(
+            "a bare ONNX does not say how its input is made", where=str(file),
+            wanted=", ".join(f"preprocess.{key}" for key in missing), got="no manifest and no Ultralytics metadata",
+            remedy="state them as in training, e.g. color: BGR, fit: letterbox, scale: 1.0",
+        )
+    dtype: Literal["float32", "uint8", "uint16"] = session.input.dtype.name  # type: ignore[assignment]
+    given = {key: getattr(preprocess, key) for key in ("color", "fit", "method", "pad_value", "scale", "mean", "std")}
+    known = {key: value for key, value in given.items() if value is not None}
+    if channels == 1:
+        known.setdefault("color", "GRAY")
+    if dtype != "float32":
+        # An integer input of a bare model takes the pixels as they are.
+        known |= {"quant_scale": known.get("scale", 1 / 255), "quant_zero_point": 0}
+    return InputSpec(name=session.input.name, width=width, height=height, layout=layout, dtype=dtype, **known)
+
+
+def sha256_of(file: Path) -> str:
+    """Digest of a file, as manifests write it."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_digest(folder: Path, artifact: Artifact) -> Path:
+    """The artifact's file, if it is the one that the manifest binds.
+
+    Raises:
+        ModelError: absent, or other bytes.
+    """
+    file = folder / artifact.file
+    if not file.is_file():
+        raise ModelError("a file of the model is not there", where=str(file), wanted=f"sha256 {artifact.sha256[:12]}...",
+                         got="no such file", remedy="make it: edge_app model compile")
+    digest = sha256_of(file)
+    if digest != artifact.sha256:
+        raise ModelError("a file of the model is not the one that its manifest binds", where=str(file),
+                         wanted=f"sha256 {artifact.sha256}", got=f"sha256 {digest} ({file.stat().st_size} bytes)",
+                         remedy="restore it, or compile the model again")
+    return file
+
+
+def plan_head(card: ModelCard, plan: Plan | None) -> HeadSpec:
+    """The head of one plan: its own where it differs from the model's."""
+    return plan.head if plan is not None and plan.head is not None else card.head
+
+
+def plan_input(card: ModelCard, plan: Plan | None) -> InputSpec:
+    """The input of one plan: its own where it differs from the model's."""
+    return plan.input if plan is not None and plan.input is not None else card.input
+
+
+def with_encodings(outputs: tuple[TensorInfo, ...], declared: tuple[OutputSpec, ...] | None) -> tuple[TensorInfo, ...]:
+    """Output tensors with the encodings that the manifest declares for them, matched by name.
+
+    Raises:
+        ModelError: a session has an output that the manifest does not know, or of another shape or type.
+    """
+    if declared is None:
+        return outputs
+    known = {spec.name: spec for spec in declared}
+    result = []
+    for output in outputs:
+        spec = known.get(output.name)
+        if spec is None or spec.shape != output.shape or np.dtype(spec.dtype) != output.dtype:
+            raise ModelError("the model's outputs are not those of its manifest", wanted=f"one of {[s.name for s in declared]}",
+                             got=f"{output.name} {output.dtype} {list(output.shape)}", remedy="compile the model again")
+        result.append(replace(output, scale=spec.quant_scale, zero_point=spec.quant_zero_point))
+    return tuple(result)
+
+
+class Predictor:
+    """A loaded model as a function: `predictor(image)` gives the detections."""
+
+    def __init__(self, card: ModelCard, engine: Engine) -> None:
+        self.card = card
+        self._engine = engine
+        self._work: Work = engine.bind()
+
+    def __call__(self, image: npt.NDArray[np.uint8]) -> Detections | Classes:
+        """One inference.
+
+        Args:
+            image: uint8, [H, W, 3] in BGR as `cv2.imread` gives it, or [H, W] grey.
+
+        Returns:
+            Detections in the image's pixels (labels index `self.card.labels`), or Classes.
+
+        Raises:
+            TypeError: not such an image.
+            InvalidOutput: NaN or Inf came out.
+        """
+        if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
+            raise TypeError(f"image: wanted uint8 [H, W, 3] (BGR) or [H, W], got {image.dtype} {list(image.shape)}")
+        image = np.ascontiguousarray(image)
+        pixel_format = PixelFormat.GRAY8 if image.ndim == 2 else PixelFormat.BGR8
+        height, width = image.shape[:2]
+        frame = Frame(1, 1, 0, 0, FrameStatus.COMPLETE, pixel_format, width, height, image)
+        self._engine.preprocess(frame, self._work)
+        self._engine.run(self._work, PowerMode.NONE)
+        return self._engine.result(self._work)
+
+
+def load(model: str | Path, *, score: float | None = None, threads: int | None = None) -> Predictor:
+    """Loads a model for use from Python, on the CPU: `edge_app.load("models/pcb-defect")(image)`.
+
+    Args:
+        model: a model folder or an Ultralytics ONNX file.
+        score: lowest score of a detection; None: the manifest's operating scores, else 0.25.
+        threads: CPU threads; None: as many as cores.
+
+    Raises:
+        ModelError, ConfigError: see `resolve`.
+    """
+    card = resolve(Model(path=Path(model)), Preprocess())
+    session = open_cpu(card.file, threads)
+    thresholds = [score if score is not None else card.score.get(label, DEFAULT_SCORE) for label in card.labels]
+    decoder = card.decoder(session.outputs, np.array(thresholds, np.float32), card.head)
+    return Predictor(card, Engine(session, card.input, decoder))
+

@@ -1,0 +1,219 @@
+"""Which plans of a model are loaded at start, and what gives way when one can't be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_app.config.manifest import Artifact, Plan
+from edge_app.config.pipeline import Pipeline
+from edge_app.config.tensor import InputSpec
+from edge_app.engine import Engine, tensor_of
+from edge_app.errors import ConfigError, EdgeAppError, ModelError, RuntimeFault
+from edge_app.model import ModelCard, check_digest, plan_head, plan_input, with_encodings
+from edge_app.runtime.base import Session, TensorInfo
+from edge_app.runtime.cpu import open_cpu
+from edge_app.runtime.null import NullSession
+from edge_app.verdict import PlanKind, SchedReason
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StartAlarm:
+    """An alarm that start-up found; it stands from the beginning."""
+
+    name: str
+    text: str
+    remedy: str
+
+
+@dataclass
+class Loaded:
+    """The plans that are ready, in the order of preference."""
+
+    engines: dict[PlanKind, Engine] = field(default_factory=dict)
+    reason: SchedReason = SchedReason.NORMAL
+    soc: str | None = None
+    degraded: set[str] = field(default_factory=set)
+    alarms: list[StartAlarm] = field(default_factory=list)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any session is not the board's own hardware."""
+        return any(engine.session.simulated for engine in self.engines.values())
+
+    def close(self) -> None:
+        """Closes every session."""
+        for engine in self.engines.values():
+            engine.session.close()
+
+
+def load_plans(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> Loaded:
+    """Loads what `runtime:` asks for.
+
+    Args:
+        pipeline: the whole pipeline.
+        card: its model.
+        thresholds: [C], lowest scores that the decoders return.
+
+    Raises:
+        RuntimeFault: `provider: qnn` without an NPU and without `fallback: cpu`, or no plan could be loaded (exit 5).
+        ModelError: the cpu plan's file is absent or damaged (exit 4).
+    """
+    runtime = pipeline.runtime
+    if runtime.provider == "null":
+        return _joined(Loaded(), card, pipeline, thresholds, PlanKind.NULL, None, lambda: open_null(card))
+    loaded = Loaded()
+    if runtime.provider in ("auto", "qnn"):
+        _load_npu_plans(loaded, pipeline, card, thresholds)
+    if runtime.provider != "qnn" or runtime.fallback == "cpu" or loaded.engines:
+        _joined(loaded, card, pipeline, thresholds, PlanKind.CPU, cpu_plan(card), lambda: open_cpu_plan(card, runtime.threads))
+    return loaded
+
+
+def _load_npu_plans(loaded: Loaded, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
+    from edge_app.runtime import qnn
+
+    runtime = pipeline.runtime
+    missing = qnn.npu_missing() if runtime.provider == "auto" or not qnn.is_simulator() else None
+    if missing is not None:
+        _without_npu(loaded, pipeline, missing)
+        return
+    try:
+        soc = _soc(pipeline)
+        for plan in _npu_plans(card, soc):
+            _try_plan(loaded, pipeline, card, thresholds, plan)
+    except EdgeAppError as error:
+        if runtime.provider == "qnn" and runtime.fallback == "none":
+            raise
+        _give_way(loaded, str(error))
+        return
+    if not loaded.engines:
+        text = f"no NPU plan of {card.name} for {soc} could be loaded"
+        if runtime.provider == "qnn" and runtime.fallback == "none":
+            raise RuntimeFault(text, remedy="see the messages above; or set runtime.fallback: cpu")
+        _give_way(loaded, text)
+    loaded.soc = soc
+
+
+def _without_npu(loaded: Loaded, pipeline: Pipeline, missing: str) -> None:
+    if pipeline.runtime.provider == "qnn" and pipeline.runtime.fallback == "none":
+        raise RuntimeFault("runtime.provider is qnn, but there is no NPU here", got=missing,
+                           remedy="run `edge_app doctor`; or set runtime.provider: auto, or runtime.fallback: cpu")
+    loaded.reason = SchedReason.NO_NPU
+    if pipeline.runtime.provider == "qnn":
+        _give_way(loaded, missing)
+    else:
+        log.info("plan cpu: %s", missing)
+
+
+def _give_way(loaded: Loaded, text: str) -> None:
+    log.warning("the NPU is not used: %s", text)
+    loaded.reason = SchedReason.NO_NPU
+    loaded.degraded.add("cpu_fallback")
+    loaded.alarms.append(StartAlarm("NPU_FAULT", text, "the line runs on the CPU; run `edge_app doctor`"))
+
+
+def _soc(pipeline: Pipeline) -> str:
+    if pipeline.runtime.soc is None:
+        raise ConfigError("which SoC the plans are for is not known", where="runtime.soc",
+                          wanted="a name such as qcs8550", got="null",
+                          remedy="set runtime.soc; `edge_app model show` lists a model's SoCs")
+    return pipeline.runtime.soc
+
+
+def _npu_plans(card: ModelCard, soc: str) -> list[Plan]:
+    plans = card.manifest.plans if card.manifest else ()
+    found = [p for kind in (PlanKind.HTP, PlanKind.HYBRID) for p in plans if p.plan is kind and p.soc == soc]
+    if not found:
+        known = sorted({p.soc for p in plans if p.soc is not None})
+        raise ModelError(f"{card.name} has no plan for {soc}", where=str(card.folder or card.file),
+                         wanted=f"one of {', '.join(known)}" if known else "a compiled plan", got=soc,
+                         remedy=f"edge_app model compile {card.name} --soc {soc}")
+    return found
+
+
+def _try_plan(
+    loaded: Loaded, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32], plan: Plan
+) -> None:
+    try:
+        _joined(loaded, card, pipeline, thresholds, plan.plan, plan,
+                lambda: open_npu_plan(card, plan, pipeline.runtime.threads))
+    except EdgeAppError as error:
+        log.error("plan %s of %s can't be loaded: %s", plan.plan, card.name, error)
+        loaded.degraded.add(f"{plan.plan}_unavailable")
+        loaded.alarms.append(StartAlarm("PLAN_UNAVAILABLE", f"plan {plan.plan}: {error.what}", error.remedy or "compile it again"))
+
+
+def _joined(
+    loaded: Loaded,
+    card: ModelCard,
+    pipeline: Pipeline,
+    thresholds: npt.NDArray[np.float32],
+    kind: PlanKind,
+    plan: Plan | None,
+    open_session: Callable[[], Session],
+) -> Loaded:
+    """Opens a session and joins it with its preprocessing and decode."""
+    session = open_session()
+    image = plan_input(card, plan)
+    _check_input(session.input, image, card)
+    declared = plan.outputs if plan is not None else None
+    outputs = with_encodings(session.outputs, declared)
+    decode = card.decoder(outputs, thresholds, plan_head(card, plan))
+    loaded.engines[kind] = Engine(session, image, decode, pipeline.preprocess.region_px)
+    return loaded
+
+
+def _check_input(tensor: TensorInfo, image: InputSpec, card: ModelCard) -> None:
+    wanted = tensor_of(image)
+    if tensor.shape != wanted.shape or tensor.dtype != np.dtype(wanted.dtype):
+        raise ModelError("the model's input is not that of its manifest", where=str(card.folder or card.file),
+                         wanted=f"{wanted.dtype} {list(wanted.shape)}", got=f"{tensor.dtype} {list(tensor.shape)}",
+                         remedy="the file is another model's; import or compile it again")
+
+
+def cpu_plan(card: ModelCard) -> Plan | None:
+    """The manifest's cpu plan, if it names one of its own."""
+    return card.manifest.plan(PlanKind.CPU, None) if card.manifest else None
+
+
+def open_cpu_plan(card: ModelCard, threads: int | None) -> Session:
+    """The cpu plan's session: the manifest's file for it, else the float model."""
+    plan = cpu_plan(card)
+    file = card.file if plan is None or card.folder is None else check_digest(card.folder, plan.artifacts[0])
+    return open_cpu(file, threads)
+
+
+def open_npu_plan(card: ModelCard, plan: Plan, threads: int | None) -> Session:
+    """An htp or hybrid plan's session; every file is checked against its digest first."""
+    from edge_app.runtime.qnn import HtpTarget, open_qnn
+
+    if plan.soc is None or plan.soc_model is None or plan.htp_arch is None:
+        raise ModelError(f"the manifest does not say for which SoC plan {plan.plan} is", where=str(card.folder),
+                         wanted="soc, soc_model and htp_arch", remedy="compile it again")
+    folder = card.folder or Path()
+    files = [check_digest(folder, artifact) for artifact in plan.artifacts]
+    return open_qnn(
+        files[0], plan.plan, HtpTarget(plan.soc, plan.soc_model, plan.htp_arch),
+        host_ops=frozenset(plan.host_ops), host_nodes=frozenset(plan.host_nodes), threads=threads,
+    )  # fmt: skip
+
+
+def open_null(card: ModelCard) -> Session:
+    """The null session: replays the manifest's canary."""
+    if card.manifest is None or card.manifest.canary is None or card.folder is None:
+        raise ModelError("the null session has no recorded output to replay", where=str(card.folder or card.file),
+                         wanted="a canary in the model's manifest", got="none",
+                         remedy="use a model folder with a canary, or another runtime.provider")
+    canary = card.manifest.canary
+    recording = check_digest(card.folder, Artifact(file=canary.file, sha256=canary.sha256))
+    tensor = tensor_of(card.input)
+    return NullSession(TensorInfo(card.input.name, tensor.shape, np.dtype(tensor.dtype)), recording)
+

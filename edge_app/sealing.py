@@ -1,0 +1,208 @@
+"""Sealing: every trigger gets exactly one result, and the first seal wins."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from edge_app.clock import monotonic_to_utc_us, monotonic_us
+from edge_app.frame import TrueDefect
+from edge_app.verdict import Judgement, Mode, Placement, Reason, Sealed, Verdict
+
+LATENCIES_KEPT = 4096
+
+
+class Outlet(Protocol):
+    """Where sealed results go. Must not block: it runs under the sealing lock, so that results leave in order."""
+
+    def result(self, sealed: Sealed) -> None:
+        """One sealed result, in the order of seq."""
+
+    def state(self, mode: Mode, was: Mode, placement: Placement, reason: str) -> None:
+        """The node's mode or plan changed."""
+
+    def alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
+        """An alarm was raised or cleared."""
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One trigger on its way to its result. Only the Sealer changes `sealed`."""
+
+    trigger_id: int
+    frame_id: int
+    part_id: str | None
+    t_capture_us: int
+    t_capture_mono_us: int
+    deadline_mono_us: int | None
+    placement: Placement
+    truth: tuple[TrueDefect, ...] | None = None
+    stage_us: dict[str, int] = field(default_factory=dict)
+    degraded: set[str] = field(default_factory=set)
+    sealed: bool = False
+
+    def time_left_us(self) -> int | None:
+        """Microseconds to the deadline, negative when it is past; None without one."""
+        return None if self.deadline_mono_us is None else self.deadline_mono_us - monotonic_us()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was sealed so far. `triggers` are those that came in; the difference to `sealed` is in flight (or lost)."""
+
+    triggers: int
+    passed: int
+    failed: int
+    unknown: int
+    unknown_by_reason: dict[str, int]
+    escapes: int
+    false_rejects: int
+    truths: int
+    """Results whose true verdict is known."""
+    late_notes: int
+    """Verdicts that came after their trigger had been sealed; never published."""
+
+    @property
+    def sealed(self) -> int:
+        return self.passed + self.failed + self.unknown
+
+
+class Sealer:
+    """Gives each trigger its one result: sequence number, counters, and out."""
+
+    def __init__(self, outlet: Outlet, degraded: Callable[[], frozenset[str]] = frozenset) -> None:
+        """`degraded` tells what of the node is not as configured when a result is sealed."""
+        self._outlet = outlet
+        self._degraded = degraded
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._triggers = 0
+        self._reasons: Counter[Reason] = Counter()
+        self._escapes = self._false_rejects = self._truths = self._late_notes = 0
+        self._latencies_us: deque[int] = deque(maxlen=LATENCIES_KEPT)
+
+    def admit(self, ticket: Ticket) -> Ticket:
+        """Counts a trigger that came in. Every admitted ticket must be sealed."""
+        with self._lock:
+            self._triggers += 1
+        return ticket
+
+    def seal(self, ticket: Ticket, judgement: Judgement, label: str | None = None) -> bool:
+        """Seals a trigger; False if it had been sealed before (the judgement is then only counted as a note).
+
+        A judgement that comes after the deadline is UNKNOWN/LATE, whatever it says.
+        """
+        degraded = tuple(sorted(self._degraded() | ticket.degraded))
+        with self._lock:
+            if ticket.sealed:
+                self._late_notes += 1
+                return False
+            ticket.sealed = True
+            now = monotonic_us()
+            if ticket.deadline_mono_us is not None and now > ticket.deadline_mono_us and judgement.reason is not Reason.LATE:
+                judgement = replace(judgement, reason=Reason.LATE, detail=f"{judgement.reason} came too late")
+            self._seq += 1
+            self._count(ticket, judgement)
+            self._latencies_us.append(now - ticket.t_capture_mono_us)
+            self._outlet.result(self._sealed(ticket, judgement, degraded, now, label))
+            return True
+
+    def _sealed(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int, label: str | None) -> Sealed:
+        deadline = ticket.deadline_mono_us
+        return Sealed(
+            seq=self._seq,
+            trigger_id=ticket.trigger_id,
+            part_id=ticket.part_id,
+            frame_id=ticket.frame_id,
+            reason=judgement.reason,
+            detail=judgement.detail,
+            t_capture_us=ticket.t_capture_us,
+            t_done_us=monotonic_to_utc_us(now),
+            deadline_us=None if deadline is None else ticket.t_capture_us + deadline - ticket.t_capture_mono_us,
+            stage_us=dict(ticket.stage_us),
+            placement=ticket.placement,
+            degraded=degraded,
+            defects=judgement.defects,
+            label=label,
+        )
+
+    def _count(self, ticket: Ticket, judgement: Judgement) -> None:
+        self._reasons[judgement.reason] += 1
+        if ticket.truth is None:
+            return
+        self._truths += 1
+        self._escapes += bool(ticket.truth) and judgement.verdict is Verdict.PASS
+        self._false_rejects += not ticket.truth and judgement.verdict is Verdict.FAIL
+
+    def counts(self) -> Counts:
+        """The counters as they stand."""
+        with self._lock:
+            reasons = Counter(self._reasons)
+            unknown = {r.value: n for r, n in sorted(reasons.items()) if r.verdict is Verdict.UNKNOWN}
+            return Counts(
+                self._triggers, reasons[Reason.OK], reasons[Reason.DEFECT], sum(unknown.values()), unknown,
+                self._escapes, self._false_rejects, self._truths, self._late_notes,
+            )
+
+    @property
+    def triggers(self) -> int:
+        """Admitted so far."""
+        return self._triggers
+
+    @property
+    def last_seq(self) -> int:
+        """Of the result sealed last; 0 before the first."""
+        return self._seq
+
+    def latencies_us(self) -> list[int]:
+        """Capture to seal of the last LATENCIES_KEPT results."""
+        with self._lock:
+            return list(self._latencies_us)
+
+
+class DeadlineTimer:
+    """Seals UNKNOWN/LATE at a trigger's deadline if nothing else has sealed it by then."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        self._tickets: list[tuple[int, int, Ticket]] = []
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="deadline", daemon=True)
+
+    def start(self) -> None:
+        """Starts the timer's thread."""
+        self._thread.start()
+
+    def watch(self, ticket: Ticket) -> None:
+        """Adds a ticket; one without a deadline is not watched."""
+        if ticket.deadline_mono_us is None:
+            return
+        with self._changed:
+            heapq.heappush(self._tickets, (ticket.deadline_mono_us, id(ticket), ticket))
+            if self._tickets[0][2] is ticket:
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """Ends the thread; tickets that are still watched are left to their stages."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and not (self._tickets and self._tickets[0][0] <= monotonic_us()):
+                    wait_us = self._tickets[0][0] - monotonic_us() if self._tickets else None
+                    self._changed.wait(None if wait_us is None else max(wait_us, 0) / 1e6)
+                if self._stopped:
+                    return
+                ticket = heapq.heappop(self._tickets)[2]
+            if not ticket.sealed:
+                self._sealer.seal(ticket, Judgement(Reason.LATE, "no verdict by the deadline"))

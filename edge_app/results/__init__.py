@@ -1,0 +1,20 @@
+"""What leaves the node: sockets, commands, keys, journal, evidence. `Outlet` is the face of it all."""
+
+from edge_app.results.commands import Code, RefusedError, Reply, Request, Role
+from edge_app.results.identity import ClockInfo, ModelIdentity, NodeIdentity, NodeStatus, Recipe, new_epoch
+from edge_app.results.outlet import Outlet
+
+__all__ = [
+    "ClockInfo",
+    "Code",
+    "ModelIdentity",
+    "NodeIdentity",
+    "NodeStatus",
+    "Outlet",
+    "Recipe",
+    "RefusedError",
+    "Reply",
+    "Request",
+    "Role",
+    "new_epoch",
+]

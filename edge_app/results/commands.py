@@ -1,0 +1,193 @@
+"""Commands: the table, the check of a request, and replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+MAX_TEXT = 128
+MAX_INTEGER = 2**53 - 1
+
+
+class Role(IntEnum):
+    """Who may command; each may do what the ones before it may."""
+
+    VIEWER = 0
+    CONTROLLER = 1
+    ENGINEER = 2
+
+
+class Code(StrEnum):
+    """Why a command was refused."""
+
+    BAD_REQUEST = "BAD_REQUEST"
+    UNKNOWN_COMMAND = "UNKNOWN_COMMAND"
+    FORBIDDEN = "FORBIDDEN"
+    NOT_READY = "NOT_READY"
+    NOT_FOUND = "NOT_FOUND"
+    GONE = "GONE"
+    TOO_LATE = "TOO_LATE"
+    """An announcement for a trigger that is sealed already."""
+    CONFLICT = "CONFLICT"
+    """The request id was used with other content, or the trigger was announced as another part."""
+    BUSY = "BUSY"
+    UNAVAILABLE = "UNAVAILABLE"
+    INTERNAL = "INTERNAL"
+
+
+class RefusedError(Exception):
+    """A command that is answered with an error; `more` are further fields of the reply."""
+
+    def __init__(self, code: Code, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.more = more
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One field of a command."""
+
+    kind: type
+    required: bool = True
+    low: int = 0
+    high: int = MAX_INTEGER
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises RefusedError unless the value is of the kind and within bounds."""
+        if self.kind is int:
+            fits = type(value) is int and self.low <= value <= self.high
+            wanted = f"a whole number from {self.low} to {self.high}"
+        else:
+            fits = isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isprintable()
+            wanted = f"printable text of 1 to {MAX_TEXT} characters"
+        if not fits:
+            raise RefusedError(Code.BAD_REQUEST, f"{name}: wanted {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a command needs. One that changes something is answered once: a retry gets the same reply."""
+
+    role: Role
+    what: str
+    changes: bool = False
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+
+TEXT = Argument(str)
+NUMBER = Argument(int)
+RECIPE = {"name": TEXT, "rev": TEXT}
+
+COMMANDS: dict[str, Command] = {
+    "hello": Command(Role.VIEWER, "versions, node, epoch, modes, topics, limits, recipes"),
+    "status": Command(Role.VIEWER, "the heartbeat's fields, and the alarms that stand"),
+    "describe": Command(Role.VIEWER, "the pipeline, the commands, and the closed lists"),
+    "epochs": Command(Role.VIEWER, "runs of this node that the journal still holds"),
+    "replay": Command(
+        Role.VIEWER,
+        "results after a seq",
+        arguments={"epoch": TEXT, "after_seq": NUMBER, "limit": Argument(int, required=False, low=1, high=256)},
+    ),
+    "image": Command(Role.VIEWER, "a picture, as a second frame", arguments={"id": TEXT}),
+    "announce": Command(
+        Role.CONTROLLER, "which part a trigger will be", True, {"trigger_id": NUMBER, "part_id": TEXT}
+    ),
+    "trigger": Command(
+        Role.CONTROLLER,
+        "take a picture now; budget_us is the time for its verdict",
+        True,
+        {
+            "trigger_id": NUMBER,
+            "part_id": Argument(str, required=False),
+            "budget_us": Argument(int, required=False, low=1, high=60_000_000),
+        },
+    ),
+    "prepare_recipe": Command(Role.CONTROLLER, "load a recipe beside the one in force", True, RECIPE),
+    "activate_recipe": Command(Role.CONTROLLER, "judge by the prepared recipe from the next frame on", True, RECIPE),
+    "start": Command(Role.CONTROLLER, "inspect", True),
+    "stop": Command(Role.CONTROLLER, "stop inspecting", True),
+    "hold": Command(Role.CONTROLLER, "keep ready, seal triggers as UNKNOWN/NOT_RUNNING", True),
+    "ack_alarm": Command(Role.CONTROLLER, "a person has seen the alarm", True, {"alarm": TEXT}),
+    "self_test": Command(Role.ENGINEER, "run the golden part and the canary", True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A command that passed all checks."""
+
+    command: str
+    request_id: str
+    args: dict[str, Any]
+    """The command's fields; optional ones that were not given are absent."""
+    client: str
+    """Name of the key in clients.toml; `local` where no keys are in use."""
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a handler answers: fields beside `ok: true`, and a picture for `image`. Refuse by raising RefusedError."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    blob: bytes | None = None
+    raw: bytes | None = None
+    """Fields that are JSON already: `"name":value,...`."""
+
+
+Handler = Callable[[Request], Reply]
+"""Runs on the wire's thread: must return at once."""
+
+
+def parse_request(frame: bytes) -> dict[str, Any]:
+    """The request as JSON data, with a usable `command` and `request_id`.
+
+    Raises:
+        RefusedError: not JSON, not an object, or without those.
+    """
+    try:
+        data = json.loads(frame, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(Code.BAD_REQUEST, "not one frame of UTF-8 JSON; clients use DEALER, not REQ") from error
+    if not isinstance(data, dict):
+        raise RefusedError(Code.BAD_REQUEST, "wanted a JSON object")
+    for name in ("command", "request_id"):
+        if name not in data:
+            raise RefusedError(Code.BAD_REQUEST, f"{name} is missing")
+        TEXT.check(name, data[name])
+    return data
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def check_request(data: Mapping[str, Any], client: str, role: Role) -> Request:
+    """Checks role and arguments.
+
+    Raises:
+        RefusedError: unknown command, role too low, or a bad argument.
+    """
+    name = data["command"]
+    command = COMMANDS.get(name)
+    if command is None:
+        raise RefusedError(Code.UNKNOWN_COMMAND, f"wanted one of {', '.join(COMMANDS)}")
+    if role < command.role:
+        raise RefusedError(
+            Code.FORBIDDEN, f"{name} needs the role {command.role.name.lower()}; this key is {role.name.lower()}"
+        )
+    args: dict[str, Any] = {}
+    for field_name, argument in command.arguments.items():
+        value = data.get(field_name)
+        if value is None:
+            if argument.required:
+                raise RefusedError(Code.BAD_REQUEST, f"{field_name} is missing")
+            continue
+        argument.check(field_name, value)
+        args[field_name] = value
+    return Request(name, data["request_id"], args, client, role)

@@ -1,0 +1,135 @@
+"""Answers commands: what the results side knows itself, the application's handlers, and the cache of replies."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from edge_app import clock
+from edge_app.results import wire
+from edge_app.results.commands import (
+    COMMANDS,
+    Code,
+    Handler,
+    RefusedError,
+    Reply,
+    Request,
+    Role,
+    check_request,
+    parse_request,
+)
+
+log = logging.getLogger(__name__)
+
+CACHED_REPLIES = 256
+CACHE_AGE_US = 600_000_000
+
+
+class ReplyCache:
+    """Replies to commands that change something, by client and request id: a retry gets the first answer's bytes."""
+
+    def __init__(self) -> None:
+        self._replies: OrderedDict[tuple[str, str], tuple[int, bytes, list[bytes]]] = OrderedDict()
+
+    def get(self, client: str, request_id: str, frame: bytes, now_us: int) -> list[bytes] | None:
+        """The earlier reply, or None.
+
+        Raises:
+            RefusedError: CONFLICT, if the id came with another command before.
+        """
+        known = self._replies.get((client, request_id))
+        if known is None or now_us - known[0] > CACHE_AGE_US:
+            return None
+        if known[1] != _digest(frame):
+            raise RefusedError(Code.CONFLICT, "this request_id was used for another command; make ids unique")
+        return known[2]
+
+    def put(self, client: str, request_id: str, frame: bytes, reply: list[bytes], now_us: int) -> None:
+        """Keeps a reply; the oldest goes when there are too many."""
+        self._replies[(client, request_id)] = (now_us, _digest(frame), reply)
+        self._replies.move_to_end((client, request_id))
+        while len(self._replies) > CACHED_REPLIES:
+            self._replies.popitem(last=False)
+
+
+def _digest(frame: bytes) -> bytes:
+    return hashlib.sha256(frame).digest()
+
+
+class Service:
+    """One call a command: checks it, finds the handler, makes the reply.
+
+    Args:
+        handlers: by command; what is not there is answered UNAVAILABLE.
+        mode: the node's mode, told with every error.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler], mode: Callable[[], str]) -> None:
+        if unknown := set(handlers) - set(COMMANDS):
+            raise ValueError(f"handlers for commands that are not in the table: {sorted(unknown)}")
+        self._handlers = dict(handlers)
+        self._mode = mode
+        self._cache = ReplyCache()
+        self.refused = 0
+        """Commands answered with an error."""
+
+    def serve(self, _routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
+        """The reply's frames. Never raises for what a client sent."""
+        request_id: str | None = None
+        try:
+            data = parse_request(frame)
+            request_id = data["request_id"]
+            return self._answer(data, user, frame)
+        except RefusedError as refusal:
+            self.refused += 1
+            return [self._error(request_id, refusal)]
+
+    def _answer(self, data: Mapping[str, Any], user: str | None, frame: bytes) -> list[bytes]:
+        request = check_request(data, user or "local", Role.ENGINEER)
+        now_us = clock.monotonic_us()
+        changes = COMMANDS[request.command].changes
+        if changes:
+            cached = self._cache.get(request.client, request.request_id, frame, now_us)
+            if cached is not None:
+                return cached
+        reply = reply_frames(request, self._handle(request))
+        if changes:
+            self._cache.put(request.client, request.request_id, frame, reply, now_us)
+        return reply
+
+    def _handle(self, request: Request) -> Reply:
+        handler = self._handlers.get(request.command)
+        if handler is None:
+            raise RefusedError(Code.UNAVAILABLE, f"{request.command} is not served by this node")
+        try:
+            return handler(request)
+        except RefusedError:
+            raise
+        except Exception as error:
+            log.exception("command %s failed", request.command)
+            raise RefusedError(Code.INTERNAL, f"{type(error).__name__}; see the node's log") from error
+
+    def _error(self, request_id: str | None, refusal: RefusedError) -> bytes:
+        return wire.encode(
+            {
+                "v": wire.VERSION,
+                "ok": False,
+                "request_id": request_id,
+                "code": refusal.code,
+                "message": refusal.message,
+                "mode": self._mode(),
+                **refusal.more,
+            }
+        )
+
+
+def reply_frames(request: Request, reply: Reply) -> list[bytes]:
+    """A reply as frames: JSON, and the picture if there is one."""
+    head = {"v": wire.VERSION, "ok": True, "request_id": request.request_id, "command": request.command}
+    body = wire.encode({**head, **reply.fields})
+    if reply.raw is not None:
+        body = body[:-1] + b"," + reply.raw + b"}"
+    return [body] if reply.blob is None else [body, reply.blob]

@@ -51,7 +51,7 @@ __all__ = [
     "without_part",
 ]
 
-DEFAULT_PRODUCT = 11
+DEFAULT_PRODUCT = 85
 """The product of the shipped line."""
 DEFECTIVE_SHARE = 0.4
 BOX_MARGIN_PX = 10

@@ -100,7 +100,7 @@ class SyntheticCamera(CameraSection):
 
     type: Literal["synthetic"]
     product: int = Field(
-        11, ge=0, title="Product", description="Which board runs on the line; odd (even ones are for training)."
+        85, ge=0, title="Product", description="Which board runs on the line; odd (even ones are for training)."
     )
     seed: int = Field(
         0, ge=0, title="First part", description="Number of the first part; parts are drawn from seeds kept for lines."

@@ -47,7 +47,8 @@ def test_a_cut_anywhere_on_a_trace_opens_its_net(layout: Layout) -> None:
         own = np.where(layout.nets == net, 255, 0).astype(np.uint8)
         angle = direction * np.pi / 4
         across = np.array([-np.sin(angle), np.cos(angle)]) * (width / 2 + 2)
-        start, end = np.rint([(x, y) - across, (x, y) + across]).astype(int)
+        middle = np.array((x, y))
+        start, end = np.rint([middle - across, middle + across]).astype(int)
         cv2.line(own, tuple(map(int, start)), tuple(map(int, end)), 0, 3)
         assert pieces(own, 8) == 2, f"cut at {x}, {y}"
 

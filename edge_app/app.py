@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 class App:
     """One pipeline, running. Made by `build`; `start`, `wait`, then `close`."""
 
-    def __init__(self, pipeline: Pipeline, card: ModelCard, loaded: Loaded, camera: Camera, line: Line, outlet: Outlet) -> None:
+    def __init__(
+        self, pipeline: Pipeline, card: ModelCard, loaded: Loaded, camera: Camera, line: Line, outlet: Outlet
+    ) -> None:
         self.pipeline, self.card, self.loaded = pipeline, card, loaded
         self.camera, self.line, self.outlet = camera, line, outlet
         self._started_us = monotonic_us()
@@ -86,8 +88,12 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
     """
     card = resolve(pipeline.model, pipeline.preprocess)
     if card.task != "detect":
-        raise ConfigError("a classifier can't judge defects", where=str(card.file), wanted="a model with task: detect",
-                          got=f"task: {card.task}")
+        raise ConfigError(
+            "a classifier can't judge defects",
+            where=str(card.file),
+            wanted="a model with task: detect",
+            got=f"task: {card.task}",
+        )
     recipe = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     guard = make_guard(pipeline.judge.guard)
     loaded = load_plans(pipeline, card, recipe.thresholds)
@@ -120,8 +126,12 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
 def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
     """A live camera does not wait, whatever the YAML could tell before it was opened."""
     if pipeline.limits.pacing == "offline" and camera.live:
-        raise CameraError("limits.pacing is offline, but this camera is live and does not wait", where="limits.pacing",
-                          wanted="realtime, with deadline_ms", got="offline")
+        raise CameraError(
+            "limits.pacing is offline, but this camera is live and does not wait",
+            where="limits.pacing",
+            wanted="realtime, with deadline_ms",
+            got="offline",
+        )
 
 
 def warm_up(loaded: Loaded, runs: int) -> None:

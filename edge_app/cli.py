@@ -50,13 +50,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"edge_app {__version__}")
     parser.add_argument("--pipeline", metavar="FILE", required=True, help="pipeline YAML, e.g. pipelines/defect.yaml")
     parser.add_argument(
-        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
         help="override a key of the YAML, e.g. camera.path=pictures; may be repeated",
     )
     parser.add_argument("--frames", metavar="N", type=positive, help="stop after N frames and print a summary")
     parser.add_argument("--json", action="store_true", help="end with the summary as one JSON document on stdout")
     parser.add_argument(
-        "--log-level", metavar="L", default="info", choices=["debug", "info", "warning", "error"],
+        "--log-level",
+        metavar="L",
+        default="info",
+        choices=["debug", "info", "warning", "error"],
         help="debug, info (default), warning or error",
     )
     return parser

@@ -37,9 +37,7 @@ class Work:
 class Engine:
     """A session with the preprocessing before it and the decode behind it."""
 
-    def __init__(
-        self, session: Session, image: InputSpec, decode: Decode, region_px: Region | None = None
-    ) -> None:
+    def __init__(self, session: Session, image: InputSpec, decode: Decode, region_px: Region | None = None) -> None:
         """Joins the three.
 
         Args:

@@ -1,4 +1,4 @@
-"""The inference stage: one thread owns the sessions; a run that fails goes to the next plan, one that hangs is left behind.
+"""The inference stage: one thread owns the sessions; a failed run goes to the next plan, a hung one is left behind.
 
 A run can't be interrupted. One that is still busy after the time-out keeps its thread and its buffers for ever (it may
 yet write there): its slot is retired, a fresh thread takes over, and the frame is run again on the next plan.
@@ -51,7 +51,7 @@ class _Worker:
 
 @dataclass(eq=False)
 class InferenceStage:
-    """Takes preprocessed slots, hands on those whose run succeeded (`done`) and those without any plan left (`failed`)."""
+    """Takes preprocessed slots; hands on those that ran (`done`) and those without any plan left (`failed`)."""
 
     engines: Mapping[PlanKind, Engine]
     placer: Placer

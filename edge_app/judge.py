@@ -59,18 +59,28 @@ def make_recipe(
         ConfigError: a rule for a label that the model has not, or a grey band above its score.
     """
     if unknown := sorted(set(judge.classes) - set(labels)):
-        raise ConfigError(f"judge.classes names labels that the model has not: {', '.join(unknown)}",
-                          wanted=f"labels out of {', '.join(labels)}", remedy="rename the rule, or remove it")
+        raise ConfigError(
+            f"judge.classes names labels that the model has not: {', '.join(unknown)}",
+            wanted=f"labels out of {', '.join(labels)}",
+            remedy="rename the rule, or remove it",
+        )
     rules = [judge.classes.get(label, judge.default) for label in labels]
-    high = [_first(rule.score, judge.default.score, (score or {}).get(label), DEFAULT_SCORE)
-            for label, rule in zip(labels, rules, strict=True)]
-    low = [_first(rule.marginal, judge.default.marginal, (marginal or {}).get(label), top)
-           for label, rule, top in zip(labels, rules, high, strict=True)]
+    high = [
+        _first(rule.score, judge.default.score, (score or {}).get(label), DEFAULT_SCORE)
+        for label, rule in zip(labels, rules, strict=True)
+    ]
+    low = [
+        _first(rule.marginal, judge.default.marginal, (marginal or {}).get(label), top)
+        for label, rule, top in zip(labels, rules, high, strict=True)
+    ]
     for label, lower, upper, rule in zip(labels, low, high, rules, strict=True):
         if lower > upper and (rule.marginal is not None or judge.default.marginal is not None):
-            raise ConfigError(f"the grey band of {label} starts above its score",
-                              wanted=f"marginal <= {upper:g}", got=f"{lower:g}",
-                              remedy=f"lower judge.classes.{label}.marginal")
+            raise ConfigError(
+                f"the grey band of {label} starts above its score",
+                wanted=f"marginal <= {upper:g}",
+                got=f"{lower:g}",
+                remedy=f"lower judge.classes.{label}.marginal",
+            )
     return Recipe(
         labels=labels,
         score=np.array(high, np.float32),
@@ -138,6 +148,6 @@ def inside(points: npt.NDArray[np.floating], polygon: npt.NDArray[np.float64]) -
 
 def _defect(detections: Detections, index: int, recipe: Recipe) -> Defect:
     x0, y0, x1, y1 = (round(float(v), 1) for v in detections.boxes_px[index])
-    return Defect(recipe.labels[int(detections.labels[index])], round(float(detections.scores[index]), 4), (x0, y0, x1, y1))
-
-
+    return Defect(
+        recipe.labels[int(detections.labels[index])], round(float(detections.scores[index]), 4), (x0, y0, x1, y1)
+    )

@@ -71,8 +71,12 @@ class Line:
         self.sealer = Sealer(outlet, lambda: frozenset(self._degraded))
         self._timer = DeadlineTimer(self.sealer)
         self._inference = InferenceStage(
-            engines, placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot),
-            failed=self._finish, fault_seen=self._on_fault,
+            engines,
+            placer,
+            timeout_ms * 1000,
+            done=lambda slot: self._to_judge.put(slot),
+            failed=self._finish,
+            fault_seen=self._on_fault,
         )
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
@@ -213,13 +217,25 @@ class Line:
     def _ticket(self, frame: Frame) -> Ticket:
         budget_ms = self._limits.deadline_ms
         deadline = None if budget_ms is None else frame.t_capture_mono_us + round(budget_ms * 1000)
-        return Ticket(frame.trigger_id, frame.frame_id, frame.part_id, frame.t_capture_us, frame.t_capture_mono_us,
-                      deadline, self._placer.place(), frame.truth)
+        return Ticket(
+            frame.trigger_id,
+            frame.frame_id,
+            frame.part_id,
+            frame.t_capture_us,
+            frame.t_capture_mono_us,
+            deadline,
+            self._placer.place(),
+            frame.truth,
+        )
 
     def _refusal(self, frame: Frame) -> Judgement | None:
         """Why a frame is not inspected at all."""
-        self._set_alarm("CAMERA_LOST", frame.status is FrameStatus.LOST, frame.note,
-                        "check the camera's power, cable and network; the node goes on trying to reconnect")
+        self._set_alarm(
+            "CAMERA_LOST",
+            frame.status is FrameStatus.LOST,
+            frame.note,
+            "check the camera's power, cable and network; the node goes on trying to reconnect",
+        )
         if frame.status is not FrameStatus.COMPLETE:
             return Judgement(STATUS_REASONS[frame.status], frame.note)
         if not inspects(self.mode):
@@ -272,7 +288,9 @@ class Line:
         for slot in self._slots:
             ticket = slot.ticket
             if ticket is not None and not ticket.sealed:
-                self.sealer.seal(ticket, Judgement(Reason.NOT_RUNNING, "the node stopped before this frame was inspected"))
+                self.sealer.seal(
+                    ticket, Judgement(Reason.NOT_RUNNING, "the node stopped before this frame was inspected")
+                )
 
     def _judge_one(self, slot: Slot) -> None:
         ticket, _ = _held(slot)
@@ -323,13 +341,19 @@ class Line:
             return
         self._retired += 1
         if self._retired >= self._limits.slots:
-            self._end_with(RuntimeFault("every slot is held by a run that never returned",
-                                        remedy="restart; the service does so on the cpu plan"))
+            self._end_with(
+                RuntimeFault(
+                    "every slot is held by a run that never returned",
+                    remedy="restart; the service does so on the cpu plan",
+                )
+            )
 
     def _on_fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
         self._degraded.add(f"{plan}_fault")
         name = "NPU_FAULT" if plan in NPU_PLANS else "CPU_FAULT"
-        self._set_alarm(name, True, f"plan {plan}: {fault}: {text}", "the line goes on with the next plan; see edge_app doctor")
+        self._set_alarm(
+            name, True, f"plan {plan}: {fault}: {text}", "the line goes on with the next plan; see edge_app doctor"
+        )
 
     def _set_alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
         """Tells an alarm when it comes and when it goes, not in between."""
@@ -343,5 +367,3 @@ def _held(slot: Slot) -> tuple[Ticket, Frame]:
     if slot.ticket is None or slot.frame is None:
         raise AssertionError(f"slot {slot.number} came into a stage without a frame")
     return slot.ticket, slot.frame
-
-

@@ -115,8 +115,12 @@ def _from_folder(model: Model, preprocess: Preprocess) -> ModelCard:
     manifest = load_manifest(model.path)
     for key in ("task", "head", "labels", "labels_file"):
         if getattr(model, key) is not None:
-            raise ConfigError(f"model.{key} is for bare ONNX files; this model's manifest says it already",
-                              where=str(model.path), got=str(getattr(model, key)), remedy=f"remove model.{key}")
+            raise ConfigError(
+                f"model.{key} is for bare ONNX files; this model's manifest says it already",
+                where=str(model.path),
+                got=str(getattr(model, key)),
+                remedy=f"remove model.{key}",
+            )
     file = model.path / manifest.float_model.file
     check_digest(model.path, manifest.float_model)
     _cross_check(manifest.input, preprocess, model.path)
@@ -132,9 +136,13 @@ def _cross_check(image: InputSpec, preprocess: Preprocess, where: Path) -> None:
     for key in ("color", "layout", "fit", "method", "pad_value", "scale", "mean", "std"):
         said, known = getattr(preprocess, key), getattr(image, key)
         if said is not None and said != known:
-            raise ConfigError(f"preprocess.{key} contradicts the model's manifest", where=str(where),
-                              wanted=str(known), got=str(said),
-                              remedy=f"remove preprocess.{key}; the model was trained with the manifest's value")
+            raise ConfigError(
+                f"preprocess.{key} contradicts the model's manifest",
+                where=str(where),
+                wanted=str(known),
+                got=str(said),
+                remedy=f"remove preprocess.{key}; the model was trained with the manifest's value",
+            )
 
 
 def _from_onnx(model: Model, preprocess: Preprocess) -> ModelCard:
@@ -157,7 +165,9 @@ def _labels(model: Model, metadata: dict[str, str], session: OrtSession) -> tupl
         return model.labels
     if model.labels_file is not None:
         try:
-            return tuple(line.strip() for line in model.labels_file.read_text(encoding="utf-8").splitlines() if line.strip())
+            return tuple(
+                line.strip() for line in model.labels_file.read_text(encoding="utf-8").splitlines() if line.strip()
+            )
         except OSError as error:
             raise ConfigError("can't read the labels", where=str(model.labels_file), got=error.strerror) from error
     if "names" in metadata:  # Ultralytics writes a dict literal
@@ -165,10 +175,16 @@ def _labels(model: Model, metadata: dict[str, str], session: OrtSession) -> tupl
             names = ast.literal_eval(metadata["names"])
             return tuple(str(names[index]) for index in range(len(names)))
         except (ValueError, SyntaxError, KeyError, TypeError) as error:
-            raise ModelError("the model's own `names` can't be read", where=str(model.path), got=metadata["names"][:80],
-                             remedy="set model.labels") from error
+            raise ModelError(
+                "the model's own `names` can't be read",
+                where=str(model.path),
+                got=metadata["names"][:80],
+                remedy="set model.labels",
+            ) from error
     raise ConfigError(
-        "the labels of this model are not known", where=str(model.path), wanted="model.labels or model.labels_file",
+        "the labels of this model are not known",
+        where=str(model.path),
+        wanted="model.labels or model.labels_file",
         got=", ".join(f"output {o.name} {list(o.shape)}" for o in session.outputs),
         remedy="name them in the model's order; a file with one label a line will do",
     )
@@ -186,8 +202,12 @@ def _size_of(session: OrtSession) -> tuple[int, int]:
     """Width and height of the session's input."""
     shape = session.input.shape
     if len(shape) != 4 or (shape[1] not in (1, 3) and shape[3] not in (1, 3)):
-        raise ModelError("the input is no picture", wanted="[1, 3, H, W] or [1, H, W, 3] (or 1 channel)", got=str(list(shape)),
-                         remedy="export the model with one picture as input")
+        raise ModelError(
+            "the input is no picture",
+            wanted="[1, 3, H, W] or [1, H, W, 3] (or 1 channel)",
+            got=str(list(shape)),
+            remedy="export the model with one picture as input",
+        )
     return (shape[3], shape[2]) if shape[1] in (1, 3) else (shape[2], shape[1])
 
 
@@ -198,12 +218,16 @@ def _input_of(session: OrtSession, preprocess: Preprocess, metadata: dict[str, s
     channels = shape[1] if layout == "NCHW" else shape[3]
     ultralytics = "ultralytics" in metadata.get("author", "").lower()
     if preprocess.layout not in (None, layout):
-        raise ConfigError("preprocess.layout contradicts the model", where=str(file), wanted=layout, got=str(preprocess.layout))
+        raise ConfigError(
+            "preprocess.layout contradicts the model", where=str(file), wanted=layout, got=str(preprocess.layout)
+        )
     missing = [key for key in ("color", "fit", "scale") if getattr(preprocess, key) is None]
     if missing and not ultralytics:
         raise ConfigError(
-            "a bare ONNX does not say how its input is made", where=str(file),
-            wanted=", ".join(f"preprocess.{key}" for key in missing), got="no manifest and no Ultralytics metadata",
+            "a bare ONNX does not say how its input is made",
+            where=str(file),
+            wanted=", ".join(f"preprocess.{key}" for key in missing),
+            got="no manifest and no Ultralytics metadata",
             remedy="state them as in training, e.g. color: BGR, fit: letterbox, scale: 1.0",
         )
     dtype: Literal["float32", "uint8", "uint16"] = session.input.dtype.name  # type: ignore[assignment]
@@ -215,6 +239,24 @@ def _input_of(session: OrtSession, preprocess: Preprocess, metadata: dict[str, s
         # An integer input of a bare model takes the pixels as they are.
         known |= {"quant_scale": known.get("scale", 1 / 255), "quant_zero_point": 0}
     return InputSpec(name=session.input.name, width=width, height=height, layout=layout, dtype=dtype, **known)
+
+
+def model_folder(name: str) -> Path:
+    """A model's folder by its path, or by its name below `models/`.
+
+    Raises:
+        ModelError: neither is there.
+    """
+    for folder in (Path(name), Path("models") / name):
+        if folder.is_dir():
+            return folder
+    known = sorted(path.parent.name for path in Path("models").glob("*/manifest.yaml"))
+    raise ModelError(
+        f"there is no model {name!r}",
+        wanted="a folder, or a name below models/ of the folder you are in",
+        got=", ".join(known) or "no models/ here",
+        remedy="run it in the project's folder, or give a path",
+    )
 
 
 def sha256_of(file: Path) -> str:
@@ -231,13 +273,22 @@ def check_digest(folder: Path, artifact: Artifact) -> Path:
     """
     file = folder / artifact.file
     if not file.is_file():
-        raise ModelError("a file of the model is not there", where=str(file), wanted=f"sha256 {artifact.sha256[:12]}...",
-                         got="no such file", remedy="make it: edge_app model compile")
+        raise ModelError(
+            "a file of the model is not there",
+            where=str(file),
+            wanted=f"sha256 {artifact.sha256[:12]}...",
+            got="no such file",
+            remedy="make it: edge_app model compile",
+        )
     digest = sha256_of(file)
     if digest != artifact.sha256:
-        raise ModelError("a file of the model is not the one that its manifest binds", where=str(file),
-                         wanted=f"sha256 {artifact.sha256}", got=f"sha256 {digest} ({file.stat().st_size} bytes)",
-                         remedy="restore it, or compile the model again")
+        raise ModelError(
+            "a file of the model is not the one that its manifest binds",
+            where=str(file),
+            wanted=f"sha256 {artifact.sha256}",
+            got=f"sha256 {digest} ({file.stat().st_size} bytes)",
+            remedy="restore it, or compile the model again",
+        )
     return file
 
 
@@ -264,8 +315,12 @@ def with_encodings(outputs: tuple[TensorInfo, ...], declared: tuple[OutputSpec, 
     for output in outputs:
         spec = known.get(output.name)
         if spec is None or spec.shape != output.shape or np.dtype(spec.dtype) != output.dtype:
-            raise ModelError("the model's outputs are not those of its manifest", wanted=f"one of {[s.name for s in declared]}",
-                             got=f"{output.name} {output.dtype} {list(output.shape)}", remedy="compile the model again")
+            raise ModelError(
+                "the model's outputs are not those of its manifest",
+                wanted=f"one of {[s.name for s in declared]}",
+                got=f"{output.name} {output.dtype} {list(output.shape)}",
+                remedy="compile the model again",
+            )
         result.append(replace(output, scale=spec.quant_scale, zero_point=spec.quant_zero_point))
     return tuple(result)
 
@@ -318,4 +373,3 @@ def load(model: str | Path, *, score: float | None = None, threads: int | None =
     thresholds = [score if score is not None else card.score.get(label, DEFAULT_SCORE) for label in card.labels]
     decoder = card.decoder(session.outputs, np.array(thresholds, np.float32), card.head)
     return Predictor(card, Engine(session, card.input, decoder))
-

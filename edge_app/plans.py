@@ -73,7 +73,15 @@ def load_plans(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.f
     if runtime.provider in ("auto", "qnn"):
         _load_npu_plans(loaded, pipeline, card, thresholds)
     if runtime.provider != "qnn" or runtime.fallback == "cpu" or loaded.engines:
-        _joined(loaded, card, pipeline, thresholds, PlanKind.CPU, cpu_plan(card), lambda: open_cpu_plan(card, runtime.threads))
+        _joined(
+            loaded,
+            card,
+            pipeline,
+            thresholds,
+            PlanKind.CPU,
+            cpu_plan(card),
+            lambda: open_cpu_plan(card, runtime.threads),
+        )
     return loaded
 
 
@@ -104,8 +112,11 @@ def _load_npu_plans(loaded: Loaded, pipeline: Pipeline, card: ModelCard, thresho
 
 def _without_npu(loaded: Loaded, pipeline: Pipeline, missing: str) -> None:
     if pipeline.runtime.provider == "qnn" and pipeline.runtime.fallback == "none":
-        raise RuntimeFault("runtime.provider is qnn, but there is no NPU here", got=missing,
-                           remedy="run `edge_app doctor`; or set runtime.provider: auto, or runtime.fallback: cpu")
+        raise RuntimeFault(
+            "runtime.provider is qnn, but there is no NPU here",
+            got=missing,
+            remedy="run `edge_app doctor`; or set runtime.provider: auto, or runtime.fallback: cpu",
+        )
     loaded.reason = SchedReason.NO_NPU
     if pipeline.runtime.provider == "qnn":
         _give_way(loaded, missing)
@@ -122,9 +133,13 @@ def _give_way(loaded: Loaded, text: str) -> None:
 
 def _soc(pipeline: Pipeline) -> str:
     if pipeline.runtime.soc is None:
-        raise ConfigError("which SoC the plans are for is not known", where="runtime.soc",
-                          wanted="a name such as qcs8550", got="null",
-                          remedy="set runtime.soc; `edge_app model show` lists a model's SoCs")
+        raise ConfigError(
+            "which SoC the plans are for is not known",
+            where="runtime.soc",
+            wanted="a name such as qcs8550",
+            got="null",
+            remedy="set runtime.soc; `edge_app model show` lists a model's SoCs",
+        )
     return pipeline.runtime.soc
 
 
@@ -133,9 +148,13 @@ def _npu_plans(card: ModelCard, soc: str) -> list[Plan]:
     found = [p for kind in (PlanKind.HTP, PlanKind.HYBRID) for p in plans if p.plan is kind and p.soc == soc]
     if not found:
         known = sorted({p.soc for p in plans if p.soc is not None})
-        raise ModelError(f"{card.name} has no plan for {soc}", where=str(card.folder or card.file),
-                         wanted=f"one of {', '.join(known)}" if known else "a compiled plan", got=soc,
-                         remedy=f"edge_app model compile {card.name} --soc {soc}")
+        raise ModelError(
+            f"{card.name} has no plan for {soc}",
+            where=str(card.folder or card.file),
+            wanted=f"one of {', '.join(known)}" if known else "a compiled plan",
+            got=soc,
+            remedy=f"edge_app model compile {card.name} --soc {soc}",
+        )
     return found
 
 
@@ -143,12 +162,21 @@ def _try_plan(
     loaded: Loaded, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32], plan: Plan
 ) -> None:
     try:
-        _joined(loaded, card, pipeline, thresholds, plan.plan, plan,
-                lambda: open_npu_plan(card, plan, pipeline.runtime.threads))
+        _joined(
+            loaded,
+            card,
+            pipeline,
+            thresholds,
+            plan.plan,
+            plan,
+            lambda: open_npu_plan(card, plan, pipeline.runtime.threads),
+        )
     except EdgeAppError as error:
         log.error("plan %s of %s can't be loaded: %s", plan.plan, card.name, error)
         loaded.degraded.add(f"{plan.plan}_unavailable")
-        loaded.alarms.append(StartAlarm("PLAN_UNAVAILABLE", f"plan {plan.plan}: {error.what}", error.remedy or "compile it again"))
+        loaded.alarms.append(
+            StartAlarm("PLAN_UNAVAILABLE", f"plan {plan.plan}: {error.what}", error.remedy or "compile it again")
+        )
 
 
 def _joined(
@@ -161,22 +189,47 @@ def _joined(
     open_session: Callable[[], Session],
 ) -> Loaded:
     """Opens a session and joins it with its preprocessing and decode."""
-    session = open_session()
+    loaded.engines[kind] = _engine(open_session(), card, plan, thresholds, pipeline.preprocess.region_px)
+    return loaded
+
+
+def _engine(
+    session: Session,
+    card: ModelCard,
+    plan: Plan | None,
+    thresholds: npt.NDArray[np.float32],
+    region_px: tuple[int, int, int, int] | None,
+) -> Engine:
     image = plan_input(card, plan)
     _check_input(session.input, image, card)
-    declared = plan.outputs if plan is not None else None
-    outputs = with_encodings(session.outputs, declared)
-    decode = card.decoder(outputs, thresholds, plan_head(card, plan))
-    loaded.engines[kind] = Engine(session, image, decode, pipeline.preprocess.region_px)
-    return loaded
+    outputs = with_encodings(session.outputs, plan.outputs if plan is not None else None)
+    return Engine(session, image, card.decoder(outputs, thresholds, plan_head(card, plan)), region_px)
 
 
 def _check_input(tensor: TensorInfo, image: InputSpec, card: ModelCard) -> None:
     wanted = tensor_of(image)
     if tensor.shape != wanted.shape or tensor.dtype != np.dtype(wanted.dtype):
-        raise ModelError("the model's input is not that of its manifest", where=str(card.folder or card.file),
-                         wanted=f"{wanted.dtype} {list(wanted.shape)}", got=f"{tensor.dtype} {list(tensor.shape)}",
-                         remedy="the file is another model's; import or compile it again")
+        raise ModelError(
+            "the model's input is not that of its manifest",
+            where=str(card.folder or card.file),
+            wanted=f"{wanted.dtype} {list(wanted.shape)}",
+            got=f"{tensor.dtype} {list(tensor.shape)}",
+            remedy="the file is another model's; import or compile it again",
+        )
+
+
+def open_plan(card: ModelCard, kind: PlanKind, soc: str | None, thresholds: npt.NDArray[np.float32]) -> Engine:
+    """One plan by itself, as tools use it. Raises what the line would raise."""
+    if kind is PlanKind.CPU:
+        return _engine(open_cpu_plan(card, None), card, cpu_plan(card), thresholds, None)
+    plan = card.manifest.plan(kind, soc) if card.manifest else None
+    if plan is None:
+        raise ModelError(
+            f"{card.name} has no plan {kind} for {soc}",
+            where=str(card.folder or card.file),
+            remedy=f"edge_app model compile {card.name} --soc {soc}",
+        )
+    return _engine(open_npu_plan(card, plan, None), card, plan, thresholds, None)
 
 
 def cpu_plan(card: ModelCard) -> Plan | None:
@@ -196,8 +249,12 @@ def open_npu_plan(card: ModelCard, plan: Plan, threads: int | None) -> Session:
     from edge_app.runtime.qnn import HtpTarget, open_qnn
 
     if plan.soc is None or plan.soc_model is None or plan.htp_arch is None:
-        raise ModelError(f"the manifest does not say for which SoC plan {plan.plan} is", where=str(card.folder),
-                         wanted="soc, soc_model and htp_arch", remedy="compile it again")
+        raise ModelError(
+            f"the manifest does not say for which SoC plan {plan.plan} is",
+            where=str(card.folder),
+            wanted="soc, soc_model and htp_arch",
+            remedy="compile it again",
+        )
     folder = card.folder or Path()
     files = [check_digest(folder, artifact) for artifact in plan.artifacts]
     return open_qnn(
@@ -209,11 +266,14 @@ def open_npu_plan(card: ModelCard, plan: Plan, threads: int | None) -> Session:
 def open_null(card: ModelCard) -> Session:
     """The null session: replays the manifest's canary."""
     if card.manifest is None or card.manifest.canary is None or card.folder is None:
-        raise ModelError("the null session has no recorded output to replay", where=str(card.folder or card.file),
-                         wanted="a canary in the model's manifest", got="none",
-                         remedy="use a model folder with a canary, or another runtime.provider")
+        raise ModelError(
+            "the null session has no recorded output to replay",
+            where=str(card.folder or card.file),
+            wanted="a canary in the model's manifest",
+            got="none",
+            remedy="use a model folder with a canary, or another runtime.provider",
+        )
     canary = card.manifest.canary
     recording = check_digest(card.folder, Artifact(file=canary.file, sha256=canary.sha256))
     tensor = tensor_of(card.input)
     return NullSession(TensorInfo(card.input.name, tensor.shape, np.dtype(tensor.dtype)), recording)
-

@@ -68,6 +68,7 @@ class Counts:
 
     @property
     def sealed(self) -> int:
+        """Results so far."""
         return self.passed + self.failed + self.unknown
 
 
@@ -103,7 +104,11 @@ class Sealer:
                 return False
             ticket.sealed = True
             now = monotonic_us()
-            if ticket.deadline_mono_us is not None and now > ticket.deadline_mono_us and judgement.reason is not Reason.LATE:
+            if (
+                ticket.deadline_mono_us is not None
+                and now > ticket.deadline_mono_us
+                and judgement.reason is not Reason.LATE
+            ):
                 judgement = replace(judgement, reason=Reason.LATE, detail=f"{judgement.reason} came too late")
             self._seq += 1
             self._count(ticket, judgement)
@@ -111,7 +116,9 @@ class Sealer:
             self._outlet.result(self._sealed(ticket, judgement, degraded, now, label))
             return True
 
-    def _sealed(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int, label: str | None) -> Sealed:
+    def _sealed(
+        self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int, label: str | None
+    ) -> Sealed:
         deadline = ticket.deadline_mono_us
         return Sealed(
             seq=self._seq,
@@ -144,8 +151,15 @@ class Sealer:
             reasons = Counter(self._reasons)
             unknown = {r.value: n for r, n in sorted(reasons.items()) if r.verdict is Verdict.UNKNOWN}
             return Counts(
-                self._triggers, reasons[Reason.OK], reasons[Reason.DEFECT], sum(unknown.values()), unknown,
-                self._escapes, self._false_rejects, self._truths, self._late_notes,
+                self._triggers,
+                reasons[Reason.OK],
+                reasons[Reason.DEFECT],
+                sum(unknown.values()),
+                unknown,
+                self._escapes,
+                self._false_rejects,
+                self._truths,
+                self._late_notes,
             )
 
     @property

@@ -127,6 +127,7 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
+        """Follows from the reason."""
         return self.reason.verdict
 
 
@@ -154,4 +155,5 @@ class Sealed:
 
     @property
     def verdict(self) -> Verdict:
+        """Follows from the reason."""
         return self.reason.verdict

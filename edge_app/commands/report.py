@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+WIDTH_IN_PIPES = 120
+
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
     """`--json`, as every command that reports has it."""
@@ -33,7 +35,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     """A table on stdout."""
     table = Table(title=title, title_justify="left")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH_IN_PIPES
+    console.print(table)

@@ -15,7 +15,7 @@ class Section(BaseModel):
 
 
 class RelativePath:
-    """Marks a field whose value is a path relative to the file that names it (or, from `--set`, to the caller's folder)."""
+    """Marks a path that is relative to the file that names it (or, from `--set`, to the caller's folder)."""
 
 
 def _resolve(path: Path, info: ValidationInfo) -> Path:

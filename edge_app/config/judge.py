@@ -16,9 +16,15 @@ class ClassRule(Section):
         None, gt=0, le=1, title="FAIL at", description="A score at or above this is a defect; null: the manifest's."
     )
     marginal: float | None = Field(
-        None, gt=0, le=1, title="MARGINAL at", description="At or above this, and below `score`: UNKNOWN; null: the manifest's."
+        None,
+        gt=0,
+        le=1,
+        title="MARGINAL at",
+        description="At or above this, and below `score`: UNKNOWN; null: the manifest's.",
     )
-    min_size_px: float = Field(0, ge=0, title="Smallest size", description="Longer side of the box; smaller is ignored.")
+    min_size_px: float = Field(
+        0, ge=0, title="Smallest size", description="Longer side of the box; smaller is ignored."
+    )
     max_count: int = Field(0, ge=0, title="Largest count", description="So many of this class are still accepted.")
 
 
@@ -35,7 +41,9 @@ class Region(Section):
 class Judge(Section):
     """The recipe."""
 
-    default: ClassRule = Field(default_factory=lambda: ClassRule(), title="Default rule", description="For labels not named.")
+    default: ClassRule = Field(
+        default_factory=lambda: ClassRule(), title="Default rule", description="For labels not named."
+    )
     classes: dict[str, ClassRule] = Field(default_factory=dict, title="Rules by label")
     regions: tuple[Region, ...] = Field((), title="Regions")
     guard: YamlPath | None = Field(

@@ -200,7 +200,9 @@ def _first_error(document: Document, error: ValidationError, model: type[BaseMod
 def _is_union_tag(data: Any, loc: tuple[str | int, ...], key: str | int) -> bool:
     """pydantic puts the tag of a discriminated union into the path: `camera.folder.path`."""
     index = loc.index(key)
-    return index == 1 and loc[0] == "camera" and isinstance(data.get("camera"), dict) and data["camera"].get("type") == key
+    return (
+        index == 1 and loc[0] == "camera" and isinstance(data.get("camera"), dict) and data["camera"].get("type") == key
+    )
 
 
 def _unknown_key(document: Document, keys: KeyPath, model: type[BaseModel], more: str) -> ConfigError:
@@ -249,12 +251,18 @@ def _models_at(model: type[BaseModel], keys: KeyPath, data: Any = None) -> list[
     models = [model]
     for key in keys:
         data = data.get(key) if isinstance(data, Mapping) else None
-        found = [m for parent in models if str(key) in parent.model_fields
-                 for m in _section_types(parent.model_fields[str(key)].annotation)]
+        found = [
+            m
+            for parent in models
+            if str(key) in parent.model_fields
+            for m in _section_types(parent.model_fields[str(key)].annotation)
+        ]
         if not found and isinstance(key, (int, str)):
             found = models  # an index of a list or a key of a mapping: the element's own model is kept
         chosen = data.get("type") if isinstance(data, Mapping) else None
-        of_type = [m for m in found if "type" in m.model_fields and chosen in get_args(m.model_fields["type"].annotation)]
+        of_type = [
+            m for m in found if "type" in m.model_fields and chosen in get_args(m.model_fields["type"].annotation)
+        ]
         models = of_type or found
     return models
 

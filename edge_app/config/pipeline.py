@@ -18,9 +18,7 @@ class Model(Section):
     """Which model, and for a bare ONNX file what its manifest would say."""
 
     path: YamlPath = Field(title="Model", description="A model folder (with manifest.yaml) or a bare .onnx file.")
-    task: Literal["detect", "classify"] | None = Field(
-        None, title="Task", description="Bare ONNX only; null: detect."
-    )
+    task: Literal["detect", "classify"] | None = Field(None, title="Task", description="Bare ONNX only; null: detect.")
     head: HeadKind | None = Field(
         None, title="Head", description="Bare ONNX only; null: recognised by the shape of the outputs."
     )
@@ -30,7 +28,9 @@ class Model(Section):
     )
     iou: float | None = Field(None, gt=0, lt=1, title="NMS IoU", description="null: the manifest's, else 0.6.")
     class_agnostic_nms: bool = Field(False, title="NMS over all classes")
-    max_detections: int = Field(300, ge=1, le=10_000, title="Most detections", description="More is UNKNOWN, never cut.")
+    max_detections: int = Field(
+        300, ge=1, le=10_000, title="Most detections", description="More is UNKNOWN, never cut."
+    )
 
 
 class Pipeline(Section):
@@ -47,9 +47,14 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _pacing_fits_camera(self) -> Self:
-        if self.limits.pacing == "offline" and self.camera.type == "video" and is_live(self.camera.path, self.camera.live):
+        if (
+            self.limits.pacing == "offline"
+            and self.camera.type == "video"
+            and is_live(self.camera.path, self.camera.live)
+        ):
             raise ValueError(
-                f"pacing offline is for folders, files and the synthetic camera; {self.camera.path} is live: it does not wait"
+                f"pacing offline is for folders, files and the synthetic camera; {self.camera.path} is live"
+                " and does not wait"
             )
         return self
 

@@ -28,14 +28,17 @@ class Runtime(Section):
         None, title="SoC", description="qnn: the SoC whose plans are loaded, e.g. qcs8550; null: the board's own."
     )
     fallback: Literal["none", "cpu"] = Field(
-        "none", title="Fallback", description="qnn without an NPU: none exits 5, cpu goes on with the cpu plan, degraded."
+        "none",
+        title="Fallback",
+        description="qnn without an NPU: none exits 5, cpu goes on with the cpu plan, degraded.",
     )
     timeout_ms: int = Field(
-        3000, ge=1, title="Time-out", description="A run past this is a fault: its slot is retired, the next plan goes on."
+        3000,
+        ge=1,
+        title="Time-out",
+        description="A run past this is a fault: its slot is retired, the next plan goes on.",
     )
-    threads: int | None = Field(
-        None, ge=1, title="CPU threads", description="Of the cpu plan; null: as many as cores."
-    )
+    threads: int | None = Field(None, ge=1, title="CPU threads", description="Of the cpu plan; null: as many as cores.")
     warmup_runs: int = Field(2, ge=0, le=100, title="Warm-up", description="Runs before the node is ready.")
 
 

@@ -21,7 +21,9 @@ class Preprocess(Section):
     layout: Layout | None = Field(None, title="Layout", description="Of the model's input.")
     fit: FitMode | None = Field(None, title="Fit", description="How the picture is fitted into the input.")
     method: ResizeMethod | None = Field(
-        None, title="Resize method", description="bilinear (as OpenCV), area averaging, or antialiased (as torchvision)."
+        None,
+        title="Resize method",
+        description="bilinear (as OpenCV), area averaging, or antialiased (as torchvision).",
     )
     pad_value: int | None = Field(None, ge=0, le=255, title="Padding", description="Grey level of the letterbox bars.")
     scale: float | None = Field(None, gt=0, title="Scale", description="value = (pixel * scale - mean) / std.")

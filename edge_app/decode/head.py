@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from edge_app.errors import ConfigError
 
@@ -18,15 +18,24 @@ class TensorInfo(Protocol):
     """An output tensor as the session knows it. real = (q - zero_point) * scale for integers."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As in the graph."""
+
     @property
-    def shape(self) -> Sequence[int]: ...
+    def shape(self) -> Sequence[int]:
+        """With the batch of one."""
+
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> Any:
+        """float32, uint8 or uint16, by name or as numpy.dtype."""
+
     @property
-    def scale(self) -> float | None: ...
+    def scale(self) -> float | None:
+        """Of an integer tensor."""
+
     @property
-    def zero_point(self) -> int | None: ...
+    def zero_point(self) -> int | None:
+        """Of an integer tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +124,16 @@ class HeadSpec:
         return tuple((self.input_width // s, self.input_height // s, s) for s in self.strides)
 
 
-def recognise(shapes: Sequence[Sequence[int]], classes: int | None = None) -> HeadKind:
-    """The kind of head that gives outputs of these shapes.
+def recognise(
+    shapes: Sequence[Sequence[int]], classes: int | None = None, input_size: tuple[int, int] | None = None
+) -> HeadKind:
+    """The kind of head that gives outputs of these shapes, for an input of width, height px.
 
     Raises:
-        ConfigError: none or more than one does. yolov5 and raw yolox have one shape, so they are never told apart:
-            the manifest must say which.
+        ConfigError: none or more than one does. yolov5 and raw yolox have one shape; only the number of anchors
+            tells them apart (3 a cell, or 1), so without `input_size` the manifest must say which.
     """
-    found = _candidates([tuple(shape) for shape in shapes], classes)
+    found = _by_anchors(_candidates([tuple(shape) for shape in shapes], classes), shapes, input_size)
     if len(found) == 1:
         return found[0]
     raise ConfigError(
@@ -147,11 +158,22 @@ def _candidates(shapes: list[tuple[int, ...]], classes: int | None) -> list[Head
     _, first, last = shape
     if last == 6 and (classes is None or classes > 1 or first <= 1000):
         found.append("end2end")
-    if classes is not None and first == 4 + classes or classes is None and 4 < first < last:
+    if first == 4 + classes if classes is not None else 4 < first < last:
         found.append("yolov8")
-    if classes is not None and last == 5 + classes or classes is None and 5 < last < first:
+    if last == 5 + classes if classes is not None else 5 < last < first:
         found += ["yolov5", "yolox"]
     return found
+
+
+def _by_anchors(
+    found: list[HeadKind], shapes: Sequence[Sequence[int]], input_size: tuple[int, int] | None
+) -> list[HeadKind]:
+    """Of yolov5 and yolox, the one whose anchors fill the usual strides 8, 16 and 32."""
+    if input_size is None or not {"yolov5", "yolox"} <= set(found):
+        return found
+    cells = sum((input_size[0] // stride) * (input_size[1] // stride) for stride in (8, 16, 32))
+    anchors: dict[HeadKind, int] = {"yolov5": 3 * cells, "yolox": cells}
+    return [kind for kind in found if anchors.get(kind, shapes[0][1]) == shapes[0][1]]
 
 
 def _is_cut(shapes: list[tuple[int, ...]], classes: int | None) -> bool:

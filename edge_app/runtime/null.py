@@ -33,8 +33,12 @@ class NullSession:
             with np.load(recording, allow_pickle=False) as arrays:
                 self._recorded = {name: np.ascontiguousarray(arrays[name]) for name in arrays.files}
         except (OSError, ValueError) as error:
-            raise ModelError("the null session has no recorded output to replay", where=str(recording), got=str(error),
-                             remedy="use a model whose manifest has a canary, or another runtime.provider") from error
+            raise ModelError(
+                "the null session has no recorded output to replay",
+                where=str(recording),
+                got=str(error),
+                remedy="use a model whose manifest has a canary, or another runtime.provider",
+            ) from error
         self.outputs = tuple(TensorInfo(n, a.shape, a.dtype) for n, a in self._recorded.items())
 
     def bind(self) -> Binding:

@@ -36,14 +36,23 @@ def load(file: Path, options: ort.SessionOptions) -> ort.InferenceSession:
     if not file.is_file():
         raise ModelError("no such model file", where=str(file), remedy="check model.path, or compile the plan")
     if file.stat().st_size == 0:
-        raise ModelError("the model file is empty", where=str(file), wanted="an ONNX model", got="0 bytes",
-                         remedy="copy it again; a transfer or a full disk cut it off")
+        raise ModelError(
+            "the model file is empty",
+            where=str(file),
+            wanted="an ONNX model",
+            got="0 bytes",
+            remedy="copy it again; a transfer or a full disk cut it off",
+        )
     try:
         return ort.InferenceSession(str(file), options)
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
-        raise ModelError("onnxruntime can't load the model", where=str(file), wanted="a loadable ONNX model",
-                         got=first_line(error), remedy="export it again, or check that this release supports its opset"
-                         ) from error
+        raise ModelError(
+            "onnxruntime can't load the model",
+            where=str(file),
+            wanted="a loadable ONNX model",
+            got=first_line(error),
+            remedy="export it again, or check that this release supports its opset",
+        ) from error
 
 
 def first_line(error: BaseException) -> str:
@@ -56,16 +65,25 @@ def tensor_infos(session: ort.InferenceSession, file: Path) -> tuple[TensorInfo,
     """Input and outputs of a session; exactly one input, all shapes static, batch 1."""
     inputs = session.get_inputs()
     if len(inputs) != 1:
-        raise ModelError("a model must have one input, the picture", where=str(file), wanted="1 input",
-                         got=f"{len(inputs)}: {', '.join(i.name for i in inputs)}", remedy="export it without the others")
+        raise ModelError(
+            "a model must have one input, the picture",
+            where=str(file),
+            wanted="1 input",
+            got=f"{len(inputs)}: {', '.join(i.name for i in inputs)}",
+            remedy="export it without the others",
+        )
     return _info(inputs[0], file), tuple(_info(output, file) for output in session.get_outputs())
 
 
 def _info(node: Any, file: Path) -> TensorInfo:
     if not all(isinstance(size, int) and size > 0 for size in node.shape):
-        raise ModelError("a tensor has a shape that is not static", where=f"{file}, tensor {node.name}",
-                         wanted="fixed sizes, batch 1", got=str(node.shape),
-                         remedy="export with a static shape, or run `edge_app model import`, which fixes it")
+        raise ModelError(
+            "a tensor has a shape that is not static",
+            where=f"{file}, tensor {node.name}",
+            wanted="fixed sizes, batch 1",
+            got=str(node.shape),
+            remedy="export with a static shape, or run `edge_app model import`, which fixes it",
+        )
     return TensorInfo(node.name, tuple(node.shape), numpy_dtype(node.type, f"{file}, tensor {node.name}"))
 
 
@@ -123,8 +141,12 @@ class OrtSession:
             self._session.run_with_iobinding(binding.handle, self._options(power_mode))
         except Exception as error:  # onnxruntime raises a dozen unrelated classes; each is a fault
             text = first_line(error)
-            raise RuntimeFault(f"inference failed on plan {self.plan}", where=str(self._file), got=text,
-                               remedy=self._explain(str(error))) from error
+            raise RuntimeFault(
+                f"inference failed on plan {self.plan}",
+                where=str(self._file),
+                got=text,
+                remedy=self._explain(str(error)),
+            ) from error
 
     def _options(self, power_mode: PowerMode) -> ort.RunOptions:
         options = self._run_options.get(power_mode)

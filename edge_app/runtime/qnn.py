@@ -45,8 +45,11 @@ def devices() -> tuple[ort.OrtEpDevice, ...]:
     try:
         ort.register_execution_provider_library(PROVIDER, onnxruntime_qnn.get_library_path())
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
-        raise RuntimeFault("onnxruntime-qnn's library can't be loaded", got=str(error)[:300],
-                           remedy="run `edge_app doctor`; the wheel must fit this machine and its glibc") from error
+        raise RuntimeFault(
+            "onnxruntime-qnn's library can't be loaded",
+            got=str(error)[:300],
+            remedy="run `edge_app doctor`; the wheel must fit this machine and its glibc",
+        ) from error
     return tuple(device for device in ort.get_ep_devices() if device.ep_name == PROVIDER)
 
 
@@ -112,17 +115,23 @@ def open_qnn(
     """
     _claim(target)
     if not devices():
-        raise RuntimeFault("there is no QNN device on this machine", where=str(file), got=npu_missing(),
-                           remedy="run `edge_app doctor`, or set runtime.fallback: cpu")
+        raise RuntimeFault(
+            "there is no QNN device on this machine",
+            where=str(file),
+            got=npu_missing(),
+            remedy="run `edge_app doctor`, or set runtime.fallback: cpu",
+        )
     options = session_options(threads)
     options.add_provider_for_devices(list(devices()), provider_options(target))
     session = load(file, options)
-    unplanned = [f"{name} ({op})" for name, op in placed_on_cpu(session)
-                 if op not in host_ops and name not in host_nodes]
+    unplanned = [
+        f"{name} ({op})" for name, op in placed_on_cpu(session) if op not in host_ops and name not in host_nodes
+    ]
     if unplanned:
         raise RuntimeFault(
             f"{len(unplanned)} nodes of plan {plan} fell to the CPU that were not planned there",
-            where=str(file), wanted=f"on the CPU only: {', '.join(sorted(host_ops | host_nodes)) or 'nothing'}",
+            where=str(file),
+            wanted=f"on the CPU only: {', '.join(sorted(host_ops | host_nodes)) or 'nothing'}",
             got=", ".join(unplanned[:8]) + (" ..." if len(unplanned) > 8 else ""),
             remedy="compile the plan again for this SoC and release, or list the op kinds as host ops",
         )
@@ -134,7 +143,9 @@ def _claim(target: HtpTarget) -> None:
     if _target_of_process is None:
         _target_of_process = target
     if _target_of_process != target:
-        raise RuntimeFault("this process already runs another SoC's plans", wanted=_target_of_process.soc, got=target.soc,
-                           remedy="one SoC per process: start another one")
-
-
+        raise RuntimeFault(
+            "this process already runs another SoC's plans",
+            wanted=_target_of_process.soc,
+            got=target.soc,
+            remedy="one SoC per process: start another one",
+        )

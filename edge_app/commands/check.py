@@ -1,0 +1,106 @@
+"""Validate a pipeline without a camera, and print it resolved: every key, its value, and what it means.
+
+examples:
+  edge_app check pipelines/defect.yaml
+  edge_app check pipelines/defect.yaml --set runtime.provider=qnn --set runtime.soc=qcs8550
+  edge_app check --schema > pipeline.schema.json        for editors that complete YAML
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.config.load import load_pipeline
+from edge_app.config.pipeline import Pipeline
+from edge_app.errors import ConfigError, ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `edge_app check`."""
+    parser.add_argument("file", nargs="?", type=Path, help="pipeline YAML")
+    parser.add_argument(
+        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key of the YAML"
+    )
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of pipelines and stop")
+    add_json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Checks; exit 0 if all holds, else the error's code."""
+    if args.schema:
+        print_json(Pipeline.model_json_schema())
+        return int(ExitCode.OK)
+    if args.file is None:
+        raise ConfigError("which pipeline?", wanted="edge_app check FILE", got="no file")
+    pipeline = load_pipeline(args.file, args.overrides)
+    facts = check(pipeline)
+    if args.json:
+        print_json({"ok": True, "file": str(args.file), "pipeline": pipeline.model_dump(mode="json"), **facts})
+        return int(ExitCode.OK)
+    rows = list(described(pipeline, ()))
+    print_table(f"{args.file}: resolved", ("key", "value", "what it is"), rows)
+    print_table("What it comes to", ("", ""), [(key, shown(value)) for key, value in facts.items()])
+    people().print("[green]ok[/green]: everything that can be checked without a camera holds")
+    return int(ExitCode.OK)
+
+
+def check(pipeline: Pipeline) -> dict[str, Any]:
+    """Everything that `edge_app --pipeline` would refuse, but for camera and wire.
+
+    Raises:
+        EdgeAppError: the first thing that does not hold.
+    """
+    from edge_app.frame_guard import make_guard
+    from edge_app.judge import make_recipe
+    from edge_app.model import resolve
+    from edge_app.plans import load_plans
+
+    card = resolve(pipeline.model, pipeline.preprocess)
+    recipe = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
+    make_guard(pipeline.judge.guard)
+    loaded = load_plans(pipeline, card, recipe.thresholds)
+    try:
+        return {
+            "model": card.name,
+            "labels": list(card.labels),
+            "head": card.head.kind,
+            "input": f"{card.input.dtype} {card.input.layout} {card.input.width}x{card.input.height} {card.input.color}"
+            f" {card.input.fit}",
+            "fail_at": {label: round(float(s), 4) for label, s in zip(card.labels, recipe.score, strict=True)},
+            "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, recipe.marginal, strict=True)},
+            "plans": [kind.value for kind in loaded.engines],
+            "degraded": sorted(loaded.degraded),
+            "alarms": [f"{alarm.name}: {alarm.text}" for alarm in loaded.alarms],
+            "simulated": loaded.simulated or pipeline.limits.pacing == "offline",
+        }
+    finally:
+        loaded.close()
+
+
+def described(section: BaseModel, keys: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Key, value and description of every field, sections opened up."""
+    for name, info in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from described(value, (*keys, name))
+        else:
+            yield ".".join((*keys, name)), shown(value), info.description or info.title or ""
+
+
+def shown(value: object) -> str:
+    """A value as a person writes it in YAML."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items()) or "{}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(item) for item in value) or "[]"
+    return str(value)

@@ -26,6 +26,7 @@ class BuildExtensions(build_ext):
     """build_ext that tells a missing compiler in words."""
 
     def build_extension(self, extension: Extension) -> None:
+        """Build one, or end with what to install."""
         try:
             super().build_extension(extension)
         except Exception as error:
@@ -36,6 +37,7 @@ class Abi3Wheel(bdist_wheel):
     """bdist_wheel that tags the wheel for every CPython from 3.11 on."""
 
     def initialize_options(self) -> None:
+        """Set the tag."""
         super().initialize_options()
         self.py_limited_api = "cp311"
 

@@ -66,11 +66,13 @@ class ClassifyDecoder:
         if values.dtype == np.float32:
             return values.astype(np.float32)
         scale, zero = self._output.scale, self._output.zero_point
-        assert scale is not None and zero is not None  # the constructor saw to it
+        assert scale is not None  # the constructor saw to it
+        assert zero is not None
         return (values.astype(np.int32) - zero).astype(np.float32) * np.float32(scale)
 
 
 def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """exp(x - max) / sum, float32 [C]."""
     powers = np.exp(logits - logits.max())
-    return (powers / powers.sum()).astype(np.float32)
+    shares: npt.NDArray[np.float32] = (powers / powers.sum()).astype(np.float32)
+    return shares

@@ -68,7 +68,8 @@ def _best(spec: HeadSpec, ranking: npt.NDArray[Any], scores: Floats) -> tuple[In
     """Of [N, C]: the class that ranks first among those above their threshold, and where there is one."""
     above = scores.astype(np.float64) > np.array(spec.scores)
     ranked = np.where(above, ranking.astype(np.float64), -np.inf)
-    return ranked.argmax(axis=1), above.any(axis=1)
+    hit: npt.NDArray[np.bool_] = np.asarray(above.any(axis=1))
+    return ranked.argmax(axis=1), hit
 
 
 def _centred(x: Floats, y: Floats, w: Floats, h: Floats) -> Floats:
@@ -144,7 +145,8 @@ def _yolov8_cut(spec: HeadSpec, infos: Sequence[TensorInfo], outputs: Sequence[n
 def _real(info: TensorInfo, values: npt.NDArray[Any]) -> Floats:
     if values.dtype == F:
         return values
-    assert info.scale is not None and info.zero_point is not None
+    assert info.scale is not None
+    assert info.zero_point is not None
     return (values.astype(np.int32) - info.zero_point).astype(F) * F(info.scale)
 
 

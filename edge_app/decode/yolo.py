@@ -111,7 +111,9 @@ def _plan_cut(spec: HeadSpec, outputs: Sequence[TensorInfo]) -> tuple[list[int],
     levels: list[_Level] = []
     boxes, scores = cut_pairs(shapes, spec.classes)
     if len(boxes) != len(grids) or len(scores) != len(grids):
-        raise _misfit(spec, outputs, f"a box output [1, 64, h, w] and a class output [1, {spec.classes}, h, w] a stride")
+        raise _misfit(
+            spec, outputs, f"a box output [1, 64, h, w] and a class output [1, {spec.classes}, h, w] a stride"
+        )
     for (columns, rows, stride), box, score in zip(grids, boxes, scores, strict=True):
         if shapes[box] != (1, BOX_LOGITS, rows, columns) or shapes[score] != (1, spec.classes, rows, columns):
             raise _misfit(spec, outputs, f"[1, 64, {rows}, {columns}] and [1, {spec.classes}, {rows}, {columns}]")

@@ -59,7 +59,8 @@ class Geometry:
         shift = np.array([self.crop_x - self.pad_x, self.crop_y - self.pad_y] * 2)
         origin = np.array([self.region[0], self.region[1]] * 2)
         limit = np.array([self.frame_width, self.frame_height] * 2)
-        return np.clip((given + shift) * scale + origin, 0, limit).astype(np.float32)
+        moved: npt.NDArray[np.float64] = np.clip((given + shift) * scale + origin, 0, limit)
+        return moved.astype(np.float32)
 
     def to_tensor_px(self, boxes: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Boxes [N, 4] of the frame as float32 boxes of the tensor, not clipped: the inverse of to_source_px."""
@@ -67,7 +68,8 @@ class Geometry:
         scale = np.array([self.scale_x, self.scale_y] * 2)
         shift = np.array([self.crop_x - self.pad_x, self.crop_y - self.pad_y] * 2)
         origin = np.array([self.region[0], self.region[1]] * 2)
-        return ((given - origin) / scale - shift).astype(np.float32)
+        moved: npt.NDArray[np.float64] = (given - origin) / scale - shift
+        return moved.astype(np.float32)
 
 
 def fit_geometry(

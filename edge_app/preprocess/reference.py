@@ -74,7 +74,8 @@ def to_rgb(source: Source, frame: Bytes) -> Ints:
 
 def _plane(flat: Bytes, offset: int, stride: int, rows: int, row_bytes: int) -> Bytes:
     at = offset + np.arange(rows)[:, None] * stride + np.arange(row_bytes)[None]
-    return flat[at]
+    plane: Bytes = flat[at]
+    return plane
 
 
 def _nv12_to_rgb(source: Source, flat: Bytes, luma: Ints) -> Ints:
@@ -98,7 +99,8 @@ def _yuv_to_rgb(y: Ints, u: Ints, v: Ints, source: Source) -> Ints:
     luma = np.maximum(y - y_min, 0) * y_gain + (1 << 19)
     u, v = u - 128, v - 128
     rgb = np.stack([luma + v_to_r * v, luma + v_to_g * v + u_to_g * u, luma + u_to_b * u], axis=2)
-    return np.clip(rgb >> 20, 0, 255)
+    clipped: Ints = np.clip(rgb >> 20, 0, 255)
+    return clipped
 
 
 def _bayer_to_rgb(raw: Ints, red: tuple[int, int]) -> Ints:
@@ -120,7 +122,8 @@ def _bayer_to_rgb(raw: Ints, red: tuple[int, int]) -> Ints:
 def tensor_channels(rgb: Ints, tensor: Tensor) -> Ints:
     """RGB as the tensor's channels, [H, W, 3] or [H, W, 1]. Gray of a gray frame is the frame: the weights sum to 1."""
     if tensor.color == "GRAY":
-        return (rgb @ np.array([[9798], [19235], [3735]]) + (1 << 14)) >> 15
+        luma: Ints = (rgb @ np.array([[9798], [19235], [3735]]) + (1 << 14)) >> 15
+        return luma
     return rgb if tensor.color == "RGB" else rgb[:, :, ::-1]
 
 
@@ -135,7 +138,8 @@ def resize(picture: Ints, geometry: Geometry, method: str) -> Ints:
     first >>= 4
     upper = (first[rows.p0] * rows.w0[:, None, None]) >> 16
     lower = (first[rows.p1] * rows.w1[:, None, None]) >> 16
-    return (upper + lower + 2) >> 2
+    blended: Ints = (upper + lower + 2) >> 2
+    return blended
 
 
 class linear_taps:  # noqa: N801

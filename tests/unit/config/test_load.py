@@ -1,0 +1,123 @@
+"""Every wrong pipeline gets one error that names file, line, key, what was wanted and what was got."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge_app.config.camera import FolderCamera
+from edge_app.config.load import load_pipeline
+from edge_app.errors import ConfigError
+
+GOOD = """\
+station: {line: l1, station: st3}
+camera:
+  type: synthetic
+  product: 11
+model:
+  path: ../models/pcb-defect
+runtime: {provider: null}
+limits:
+  pacing: offline
+"""
+
+
+@pytest.fixture
+def pipeline_file(tmp_path: Path) -> Path:
+    file = tmp_path / "pipelines" / "line.yaml"
+    file.parent.mkdir()
+    file.write_text(GOOD)
+    return file
+
+
+def error_of(file: Path, *overrides: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_pipeline(file, overrides)
+    return caught.value
+
+
+def test_paths_are_relative_to_the_yaml(pipeline_file: Path) -> None:
+    assert load_pipeline(pipeline_file).model.path == pipeline_file.parent.parent / "models" / "pcb-defect"
+
+
+def test_yamls_null_is_the_null_provider(pipeline_file: Path) -> None:
+    assert load_pipeline(pipeline_file).runtime.provider == "null"
+    assert load_pipeline(pipeline_file, ["runtime.provider=null"]).runtime.provider == "null"
+
+
+def test_an_override_takes_paths_from_the_callers_folder(
+    pipeline_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    camera = load_pipeline(pipeline_file, ["camera.type=folder", "camera.path=pictures", "camera.loop=false"]).camera
+    assert isinstance(camera, FolderCamera)
+    assert (camera.path, camera.loop) == (tmp_path / "pictures", False)
+
+
+def test_a_changed_type_drops_the_keys_of_the_old_one(pipeline_file: Path) -> None:
+    camera = load_pipeline(pipeline_file, ["camera.type=folder", "camera.path=x"]).camera
+    assert camera.type == "folder"  # `product` of the YAML belongs to the synthetic camera
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "parts"),
+    [
+        (5, "modell:\n", ["unknown key modell", "did you mean model?"]),
+        (4, "  produkt: 11\n", ["unknown key camera.produkt", "did you mean camera.product?"]),
+        (4, "  product: eleven\n", ["camera.product", "integer", "'eleven' (str)"]),
+        (4, "  product: 11.5\n", ["camera.product", "integer", "11.5 (float)"]),
+        (4, "  product: true\n", ["camera.product", "integer", "True (bool)"]),
+        (9, "  pacing: sometimes\n", ["limits.pacing", "'realtime' or 'offline'", "'sometimes'"]),
+        (9, "  pacing: realtime\n", ["pacing realtime requires deadline_ms"]),
+        (3, "  type: webcam\n", ["camera", "'folder', 'video', 'synthetic'"]),
+        (6, "\tpath: x\n", ["not valid YAML", "tab"]),
+        (9, "  pacing: offline\n  pacing: offline\n", ["the same key stands twice"]),
+    ],
+)
+def test_errors_name_the_line(pipeline_file: Path, line: int, text: str, parts: list[str]) -> None:
+    lines = GOOD.splitlines(keepends=True)
+    pipeline_file.write_text("".join([*lines[: line - 1], text, *lines[line:]]))
+    error = error_of(pipeline_file)
+    for part in parts:
+        assert part in str(error)
+    place = str(error).split(": ", 1)[0]
+    assert place.startswith(f"{pipeline_file}:")
+    assert abs(int(place.rsplit(":", 1)[1]) - line) <= 1
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("limits.deadlin_ms=3", "did you mean limits.deadline_ms?"),
+        ("camera.type", "wanted: key=value"),
+        ("judge.classes.open.scor=1", "did you mean judge.classes.open.score?"),
+        ("runtime.provider=tpu", "'auto', 'cpu', 'qnn' or 'null'"),
+        ("limits.pacing.x=1", "goes below a value"),
+    ],
+)
+def test_errors_of_overrides_name_the_override(pipeline_file: Path, override: str, part: str) -> None:
+    error = error_of(pipeline_file, override)
+    assert part in str(error)
+    assert str(error.where).startswith("--set ")
+
+
+def test_offline_pacing_is_refused_for_a_stream(pipeline_file: Path) -> None:
+    error = error_of(pipeline_file, "camera.type=video", "camera.path=rtsp://127.0.0.1:8554/line")
+    assert "rtsp://127.0.0.1:8554/line is live" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [("", "an empty file"), ("- a\n- b\n", "CommentedSeq"), ("a: [1\n", "not valid YAML")]
+)
+def test_files_that_are_no_mapping(tmp_path: Path, content: str, part: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(content)
+    assert part in str(error_of(file))
+
+
+def test_an_absent_file_and_one_that_is_no_text(tmp_path: Path) -> None:
+    assert "No such file" in str(error_of(tmp_path / "none.yaml"))
+    binary = tmp_path / "b.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in str(error_of(binary))

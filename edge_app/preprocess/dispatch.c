@@ -1,8 +1,26 @@
 #include "dispatch.h"
 
-const char *ea_simd_name(void) { return "none"; }
+const char *ea_simd_name(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") ? "avx2" : "none";
+#elif defined(__aarch64__)
+    return "neon";
+#else
+    return "none";
+#endif
+}
 
 void ea_run(const ea_plan *plan, const uint8_t *frame, void *out, int path) {
-    (void)path;
+    if (path == EA_PATH_SIMD && plan->groups > 0) {
+#if defined(__x86_64__)
+        if (__builtin_cpu_supports("avx2")) {
+            ea_run_avx2(plan, frame, out);
+            return;
+        }
+#elif defined(__aarch64__)
+        ea_run_neon(plan, frame, out);
+        return;
+#endif
+    }
     ea_run_scalar(plan, frame, out);
 }

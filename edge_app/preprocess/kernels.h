@@ -10,5 +10,11 @@
 
 void ea_fill_padding(const ea_plan *plan, void *out);
 void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out);
+/* Only for plans with groups. */
+void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out);
+void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out);
+
+/* Makes output row j as bytes, channel by channel, into out[c]. */
+typedef void (*ea_row_function)(const ea_plan *plan, const uint8_t *frame, int32_t j, uint8_t *const out[3]);
 
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static int row_bytes(const ea_spec *s) {
+int ea_row_bytes(const ea_spec *s) {
     switch (s->format) {
         case EA_BGR8: case EA_RGB8: return 3 * s->width;
         case EA_YUYV: return (s->width + 1) / 2 * 4;
@@ -19,7 +19,7 @@ const char *ea_spec_error(const ea_spec *s) {
     if (!in_range(s->format, 0, EA_FORMATS - 1)) return "unknown pixel format";
     if (!in_range(s->width, 1, EA_MAX_SIDE) || !in_range(s->height, 1, EA_MAX_SIDE)) return "frame sides must be 1..32767 px";
     if (is_bayer(s->format) && (s->width < 3 || s->height < 3)) return "a Bayer frame needs at least 3x3 px";
-    if (s->stride < row_bytes(s) || s->stride > INT32_MAX) return "stride is shorter than a row";
+    if (s->stride < ea_row_bytes(s) || s->stride > INT32_MAX) return "stride is shorter than a row";
     if (s->format == EA_NV12 && (s->uv_offset < 0 || s->uv_stride < (s->width + 1) / 2 * 2 || s->uv_stride > INT32_MAX))
         return "chroma offset is negative or chroma stride is shorter than a row";
     if (!in_range(s->region_x, 0, s->width - 1) || !in_range(s->region_y, 0, s->height - 1) ||
@@ -45,7 +45,7 @@ int ea_channels(const ea_spec *s) { return s->color == EA_GRAY ? 1 : 3; }
 size_t ea_dtype_bytes(int dtype) { return dtype == EA_FLOAT32 ? 4 : dtype == EA_UINT16 ? 2 : 1; }
 
 size_t ea_frame_bytes(const ea_spec *s) {
-    size_t first = (size_t)(s->height - 1) * (size_t)s->stride + (size_t)row_bytes(s);
+    size_t first = (size_t)(s->height - 1) * (size_t)s->stride + (size_t)ea_row_bytes(s);
     if (s->format != EA_NV12) return first;
     size_t rows = (size_t)(s->height + 1) / 2, last = (size_t)(s->width + 1) / 2 * 2;
     size_t second = (size_t)s->uv_offset + (rows - 1) * (size_t)s->uv_stride + last;
@@ -87,20 +87,37 @@ static ea_yuv yuv_table(int bt709, int full_range) {
 
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-size_t ea_plan_bytes(const ea_spec *s) {
-    return aligned(sizeof(ea_plan)) + aligned((size_t)s->inner_w * sizeof(ea_tap)) + aligned((size_t)s->inner_h * sizeof(ea_tap));
+/* The pieces of a plan's memory, in order. */
+typedef struct {
+    size_t x, y, group, fetch, chroma, end;
+} layout;
+
+static layout lay_out(const ea_spec *s) {
+    const size_t groups = (size_t)ea_group_count(s);
+    layout l;
+    l.x = aligned(sizeof(ea_plan));
+    l.y = l.x + aligned((size_t)s->inner_w * sizeof(ea_tap));
+    l.group = l.y + aligned((size_t)s->inner_h * sizeof(ea_tap));
+    l.fetch = l.group + aligned(groups * sizeof(ea_group));
+    l.chroma = l.fetch + aligned(groups * sizeof(ea_fetch));
+    l.end = l.chroma + (s->format == EA_NV12 ? aligned(groups * sizeof(ea_fetch)) : 0);
+    return l;
 }
 
+size_t ea_plan_bytes(const ea_spec *s) { return lay_out(s).end; }
+
 void ea_plan_build(void *mem, const ea_spec *s) {
+    const layout l = lay_out(s);
+    char *block = mem;
     ea_plan *plan = mem;
-    ea_tap *x = (ea_tap *)((char *)mem + aligned(sizeof(ea_plan)));
-    ea_tap *y = (ea_tap *)((char *)x + aligned((size_t)s->inner_w * sizeof(ea_tap)));
+    ea_tap *x = (ea_tap *)(block + l.x), *y = (ea_tap *)(block + l.y);
     memset(plan, 0, sizeof *plan);
     plan->spec = *s;
     plan->yuv = yuv_table(s->bt709, s->full_range);
-    plan->bytes = ea_plan_bytes(s);
+    plan->bytes = l.end;
     plan->x = x;
     plan->y = y;
     ea_linear_taps(x, s->region_w, s->resized_w, s->crop_x, s->inner_w, s->region_x, 0);
     ea_linear_taps(y, s->region_h, s->resized_h, s->crop_y, s->inner_h, s->region_y, 1);
+    ea_build_groups(plan, (ea_group *)(block + l.group), (ea_fetch *)(block + l.fetch), (ea_fetch *)(block + l.chroma));
 }

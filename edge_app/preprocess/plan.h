@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "groups.h"
+
 enum ea_format {
     EA_BGR8, EA_RGB8, EA_GRAY8, EA_NV12, EA_YUYV, EA_BAYER_RG8, EA_BAYER_GB8, EA_BAYER_GR8, EA_BAYER_BG8, EA_FORMATS
 };
@@ -40,7 +42,7 @@ typedef struct {
     int16_t w0, w1;
 } ea_tap;
 
-/* Y'CbCr to RGB in 20-bit fixed point: c = (max(y - y_min, 0) * y_gain + cr * (v-128) + cb * (u-128) + 2^19) >> 20 */
+/* Y'CbCr to RGB in 20-bit fixed point: c = (max(y - y_min, 0) * y_gain + cr * (v-128) + cb * (u-128) + 2^19) >> 20. */
 typedef struct {
     int32_t y_min, y_gain, v_to_r, v_to_g, u_to_g, u_to_b;
 } ea_yuv;
@@ -50,6 +52,10 @@ typedef struct {
     ea_yuv yuv;
     size_t bytes;
     const ea_tap *x, *y; /* inner_w and inner_h taps */
+    /* For the SIMD paths; groups is 0 where only the scalar path can run this plan. */
+    int32_t groups, family, blend, narrow;
+    const ea_group *group;
+    const ea_fetch *fetch, *chroma; /* chroma: NV12 only */
 } ea_plan;
 
 /* NULL if the spec can be planned, else what is wrong with it. */
@@ -66,5 +72,10 @@ size_t ea_dtype_bytes(int dtype);
 /* The taps of OpenCV's INTER_LINEAR along one axis: source length n resized to m, positions first .. first+count-1.
  * At the ends columns clamp the weight and rows (is_row) keep it, as OpenCV does. */
 void ea_linear_taps(ea_tap *taps, int32_t n, int32_t m, int32_t first, int32_t count, int32_t origin, int is_row);
+
+int ea_row_bytes(const ea_spec *spec);
+int32_t ea_group_count(const ea_spec *spec);
+/* Fills the SIMD tables, each of ea_group_count entries, or finds that the plan has no use for them. */
+void ea_build_groups(ea_plan *plan, ea_group *group, ea_fetch *fetch, ea_fetch *chroma);
 
 #endif

@@ -1,0 +1,30 @@
+#include "kernels.h"
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+
+#include "lanes_avx2.h"
+
+#include "kernel_lanes.h"
+
+#include "emit.h"
+
+#include "run_rows.h"
+
+void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out) { run_rows(plan, frame, out); }
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,105 @@
+/* 32 bytes as two lanes of 16, lane by lane: NEON. See lanes.h for what each must do. */
+#ifndef EA_LANES_NEON_H
+#define EA_LANES_NEON_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+
+typedef struct {
+    uint8x16_t low, high;
+} ea_v;
+
+#define EA_S16(a) vreinterpretq_s16_u8(a)
+#define EA_U16(a) vreinterpretq_u16_u8(a)
+#define EA_S32(a) vreinterpretq_s32_u8(a)
+#define EA_FROM_S16(a) vreinterpretq_u8_s16(a)
+#define EA_FROM_U16(a) vreinterpretq_u8_u16(a)
+#define EA_FROM_S32(a) vreinterpretq_u8_s32(a)
+/* The same on both lanes. */
+#define EA_BOTH(operation) (ea_v) { operation(a.low, b.low), operation(a.high, b.high) }
+
+static inline ea_v v_load(const void *p) { return (ea_v){vld1q_u8(p), vld1q_u8((const uint8_t *)p + 16)}; }
+static inline ea_v v_load_two(const uint8_t *low, const uint8_t *high) { return (ea_v){vld1q_u8(low), vld1q_u8(high)}; }
+static inline ea_v v_load_four(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d) {
+    return (ea_v){vcombine_u8(vld1_u8(a), vld1_u8(b)), vcombine_u8(vld1_u8(c), vld1_u8(d))};
+}
+static inline ea_v v_shuffle(ea_v a, ea_v b) { return EA_BOTH(vqtbl1q_u8); }
+
+#define EA_ZIP(name, zip, type)                                                                     \
+    static inline uint8x16_t name##_lane(uint8x16_t a, uint8x16_t b) {                              \
+        return vreinterpretq_u8_##type(zip(vreinterpretq_##type##_u8(a), vreinterpretq_##type##_u8(b))); \
+    }                                                                                               \
+    static inline ea_v name(ea_v a, ea_v b) { return EA_BOTH(name##_lane); }
+EA_ZIP(v_zip_low16, vzip1q_u16, u16)
+EA_ZIP(v_zip_high16, vzip2q_u16, u16)
+EA_ZIP(v_zip_low32, vzip1q_u32, u32)
+EA_ZIP(v_zip_high32, vzip2q_u32, u32)
+EA_ZIP(v_zip_low64, vzip1q_u64, u64)
+EA_ZIP(v_zip_high64, vzip2q_u64, u64)
+
+static inline ea_v both(uint8x16_t a) { return (ea_v){a, a}; }
+static inline ea_v v_set8(int v) { return both(vdupq_n_u8((uint8_t)v)); }
+static inline ea_v v_set16(int v) { return both(EA_FROM_S16(vdupq_n_s16((int16_t)v))); }
+static inline ea_v v_set32(int v) { return both(EA_FROM_S32(vdupq_n_s32(v))); }
+static inline ea_v v_and(ea_v a, ea_v b) { return EA_BOTH(vandq_u8); }
+static inline ea_v v_or(ea_v a, ea_v b) { return EA_BOTH(vorrq_u8); }
+static inline ea_v v_xor(ea_v a, ea_v b) { return EA_BOTH(veorq_u8); }
+static inline ea_v v_select(ea_v mask, ea_v a, ea_v b) {
+    return (ea_v){vbslq_u8(mask.low, a.low, b.low), vbslq_u8(mask.high, a.high, b.high)};
+}
+
+static inline ea_v v_mean8(ea_v a, ea_v b) { return EA_BOTH(vrhaddq_u8); }
+static inline ea_v v_sub8(ea_v a, ea_v b) { return EA_BOTH(vsubq_u8); }
+/* Weights are 0..127, so that products fit unsigned 16 bits and their sums signed ones. */
+static inline uint8x16_t mul_pairs8(uint8x16_t a, uint8x16_t b) {
+    return EA_FROM_U16(vpaddq_u16(vmull_u8(vget_low_u8(a), vget_low_u8(b)), vmull_high_u8(a, b)));
+}
+static inline ea_v v_mul_pairs8(ea_v a, ea_v b) { return EA_BOTH(mul_pairs8); }
+
+#define EA_LANES16(name, operation, view, back)                                                    \
+    static inline uint8x16_t name##_lane(uint8x16_t a, uint8x16_t b) { return back(operation(view(a), view(b))); } \
+    static inline ea_v name(ea_v a, ea_v b) { return EA_BOTH(name##_lane); }
+EA_LANES16(v_add16, vaddq_u16, EA_U16, EA_FROM_U16)
+EA_LANES16(v_sub16, vsubq_u16, EA_U16, EA_FROM_U16)
+EA_LANES16(v_sub_to_zero16, vqsubq_u16, EA_U16, EA_FROM_U16)
+EA_LANES16(v_add32, vaddq_s32, EA_S32, EA_FROM_S32)
+
+static inline ea_v v_right16(ea_v a, int bits) {
+    int16x8_t by = vdupq_n_s16((int16_t)-bits);
+    return (ea_v){EA_FROM_U16(vshlq_u16(EA_U16(a.low), by)), EA_FROM_U16(vshlq_u16(EA_U16(a.high), by))};
+}
+static inline ea_v v_left16(ea_v a, int bits) {
+    int16x8_t by = vdupq_n_s16((int16_t)bits);
+    return (ea_v){EA_FROM_U16(vshlq_u16(EA_U16(a.low), by)), EA_FROM_U16(vshlq_u16(EA_U16(a.high), by))};
+}
+static inline uint8x16_t mul_high16(uint8x16_t a, uint8x16_t b) {
+    int32x4_t low = vmull_s16(vget_low_s16(EA_S16(a)), vget_low_s16(EA_S16(b)));
+    int32x4_t high = vmull_high_s16(EA_S16(a), EA_S16(b));
+    return EA_FROM_S16(vuzp2q_s16(vreinterpretq_s16_s32(low), vreinterpretq_s16_s32(high)));
+}
+static inline ea_v v_mul_high16(ea_v a, ea_v b) { return EA_BOTH(mul_high16); }
+static inline uint8x16_t clip16(uint8x16_t a) {
+    return EA_FROM_S16(vmaxq_s16(vminq_s16(EA_S16(a), vdupq_n_s16(255)), vdupq_n_s16(0)));
+}
+static inline ea_v v_clip16(ea_v a) { return (ea_v){clip16(a.low), clip16(a.high)}; }
+static inline uint8x16_t mul_pairs16(uint8x16_t a, uint8x16_t b) {
+    int32x4_t low = vmull_s16(vget_low_s16(EA_S16(a)), vget_low_s16(EA_S16(b)));
+    return EA_FROM_S32(vpaddq_s32(low, vmull_high_s16(EA_S16(a), EA_S16(b))));
+}
+static inline ea_v v_mul_pairs16(ea_v a, ea_v b) { return EA_BOTH(mul_pairs16); }
+
+static inline ea_v v_right32(ea_v a, int bits) {
+    int32x4_t by = vdupq_n_s32(-bits);
+    return (ea_v){EA_FROM_S32(vshlq_s32(EA_S32(a.low), by)), EA_FROM_S32(vshlq_s32(EA_S32(a.high), by))};
+}
+static inline uint8x16_t narrow32(uint8x16_t a, uint8x16_t b) {
+    return EA_FROM_S16(vqmovn_high_s32(vqmovn_s32(EA_S32(a)), EA_S32(b)));
+}
+static inline ea_v v_narrow32(ea_v a, ea_v b) { return EA_BOTH(narrow32); }
+
+static inline void v_store_bytes16(uint8_t *to, ea_v a) {
+    vst1q_u8(to, vqmovun_high_s16(vqmovun_s16(EA_S16(a.low)), EA_S16(a.high)));
+}
+static inline void v_prefetch(const uint8_t *p) { __builtin_prefetch(p); }
+
+#endif

@@ -1,0 +1,227 @@
+"""`edge_app` as a user runs it: real processes, real sockets, real files; one clear error for everything wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import pytest
+import toys
+import zmq
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def edge_app(*arguments: object, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "edge_app", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def free_endpoint() -> str:
+    with zmq.Context() as context, context.socket(zmq.REP) as probe:
+        return f"tcp://127.0.0.1:{probe.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Ten pictures for the toy model: those with an even number are defective."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(10):
+        cells = [(2, 2)] if number % 2 == 0 else []
+        cv2.imwrite(str(folder / f"part{number}.png"), toys.detector_picture(cells, seed=number))
+    return folder
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, toy_model: Path, pictures: Path) -> Path:
+    file = tmp_path / "toy.yaml"
+    file.write_text(f"""\
+camera:
+  type: folder
+  path: pictures
+model:
+  path: {toy_model}
+runtime:
+  provider: cpu
+results:
+  publish: {free_endpoint()}
+  commands: {free_endpoint()}
+limits:
+  pacing: offline
+""")
+    return file
+
+
+def failed(result: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
+    """One clear error on stderr, the right exit code, no traceback, nothing on stdout."""
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    for part in parts:
+        assert part in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_run_ends_with_its_summary(pipeline: Path) -> None:
+    result = edge_app("--pipeline", pipeline, "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert {key: document[key] for key in ("frames", "pass", "fail", "unknown", "lost", "plan")} == {
+        "frames": 10, "pass": 5, "fail": 5, "unknown": 0, "lost": 0, "plan": "cpu",
+    }  # fmt: skip
+    assert document["unknown_by_reason"] == {}
+    assert 0 < document["p50_ms"] <= document["p99_ms"]
+    assert document["simulated"] is True
+    assert document["fps"] > 0
+
+
+def test_frames_limits_the_run_and_people_get_a_table(pipeline: Path) -> None:
+    result = edge_app("--pipeline", pipeline, "--frames", 4)
+    assert result.returncode == 0, result.stderr
+    assert "Summary" in result.stdout
+    assert "│ frames" in result.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_stop_within_two_seconds(pipeline: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edge_app", "--pipeline", str(pipeline), "--set", "camera.loop=true",
+         "--set", "camera.rate_fps=20", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "RUNNING" in line:
+            break
+    time.sleep(0.5)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=2)
+    assert process.returncode == 0, stderr
+    document = json.loads(stdout)
+    assert document["lost"] == 0
+    assert document["frames"] == document["pass"] + document["fail"] + document["unknown"] > 0
+
+
+def test_a_truncated_picture_is_unknown_and_the_line_goes_on(pipeline: Path, pictures: Path) -> None:
+    jpeg = cv2.imencode(".jpg", toys.detector_picture([]))[1].tobytes()
+    (pictures / "part3.png").unlink()
+    (pictures / "part3.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (pictures / "part4.png").write_bytes(b"")
+    document = json.loads(edge_app("--pipeline", pipeline, "--json").stdout)
+    assert document["frames"] == 10
+    assert document["unknown_by_reason"] == {"INCOMPLETE_FRAME": 2}
+    assert (document["pass"], document["fail"]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "part"),
+    [
+        ("camera.path=/nowhere", 3, "/nowhere"),
+        ("model.path=/nowhere", 4, "no manifest in the model's folder"),
+        ("model.path=/nowhere.onnx", 4, "no such model file"),
+        ("camera.pth=x", 2, "did you mean camera.path?"),
+        ("limits.pacing=realtime", 2, "requires deadline_ms"),
+        ("limits.slots=0", 2, "limits.slots"),
+        ("results.publish=nonsense", 2, "results.publish"),
+        ("judge.classes.nolabel.score=0.5", 2, "labels that the model has not: nolabel"),
+        ("preprocess.color=BGR", 2, "contradicts the model's manifest"),
+        ("runtime.provider=null", 4, "no recorded output"),
+        ("runtime.provider=qnn", 2, "runtime.soc"),
+    ],
+)
+def test_what_can_be_wrong_has_one_clear_error(pipeline: Path, setting: str, code: int, part: str) -> None:
+    failed(edge_app("--pipeline", pipeline, "--set", setting), code, part)
+
+
+def test_an_empty_and_an_unreadable_folder(pipeline: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    failed(edge_app("--pipeline", pipeline, "--set", f"camera.path={empty}"), 3, str(empty))
+    if os.geteuid() != 0:  # root reads everything
+        empty.chmod(0)
+        failed(edge_app("--pipeline", pipeline, "--set", f"camera.path={empty}"), 3, str(empty))
+
+
+def copy_of(toy_model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(toy_model, tmp_path / "model"))
+
+
+def test_a_model_of_0_bytes_a_flipped_byte_and_garbage(pipeline: Path, toy_model: Path, tmp_path: Path) -> None:
+    model = copy_of(toy_model, tmp_path)
+    content = (model / "model.onnx").read_bytes()
+    (model / "model.onnx").write_bytes(b"")
+    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "is not the one that its manifest binds")
+    (model / "model.onnx").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "is not the one that its manifest binds")
+    bare = tmp_path / "bare.onnx"
+    for junk, part in ((b"", "the model file is empty"), (b"not a model", "can't load the model")):
+        bare.write_bytes(junk)
+        failed(edge_app("--pipeline", pipeline, "--set", f"model.path={bare}"), 4, part)
+
+
+def test_a_model_of_the_wrong_shape(pipeline: Path, toy_model: Path, tmp_path: Path) -> None:
+    model = copy_of(toy_model, tmp_path)
+    manifest = (model / "manifest.yaml").read_text()
+    (model / "manifest.yaml").write_text(manifest.replace("width: 64", "width: 128"))
+    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "input is not that of its manifest")
+    (model / "manifest.yaml").write_text(manifest.replace("labels: [bright, other]", "labels: [bright, other, third]"))
+    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 2, "outputs are not those of a yolov8 head")
+
+
+def test_a_port_in_use(pipeline: Path) -> None:
+    endpoint = free_endpoint()
+    with zmq.Context() as context, context.socket(zmq.PUB) as other:
+        other.bind(endpoint)
+        failed(edge_app("--pipeline", pipeline, "--set", f"results.publish={endpoint}"), 6, endpoint, "in use")
+
+
+def test_check_shows_the_resolved_pipeline(pipeline: Path) -> None:
+    result = edge_app("check", pipeline, "--set", "limits.slots=2", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["pipeline"]["limits"]["slots"] == 2
+    assert document["fail_at"] == {"bright": 0.5, "other": 0.9}
+    assert "Frames in flight at most." in edge_app("check", pipeline).stdout
+    failed(edge_app("check", pipeline, "--set", "camera.pth=x"), 2, "did you mean camera.path?")
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    schema = json.loads(edge_app("check", "--schema").stdout)
+
+    def lacking(node: dict[str, object], place: str) -> list[str]:
+        properties = node.get("properties", {})
+        assert isinstance(properties, dict)
+        return [f"{place}.{name}" for name, field in properties.items() if "title" not in field and "$ref" not in field]
+
+    assert [gap for name, node in schema["$defs"].items() for gap in lacking(node, name)] == []
+    assert schema["additionalProperties"] is False
+
+
+def test_help_is_there_and_wrong_words_are_told() -> None:
+    result = edge_app("--help")
+    assert result.returncode == 0
+    for word in ("--pipeline", "check", "watch", "exit codes"):
+        assert word in result.stdout
+    failed(edge_app("chekc"), 2, "did you mean `edge_app check`?")
+    failed(edge_app("--pipelin"), 2)
+
+
+def test_load_in_one_line(toy_model: Path) -> None:
+    import edge_app as package
+
+    found = package.load(toy_model)(toys.detector_picture([(2, 2)]))
+    assert found.labels.tolist() == [0]
+    x0, y0, x1, y1 = found.boxes_px[0]
+    assert x0 < 24 < x1
+    assert y0 < 24 < y1
+    assert len(package.load(toy_model)(toys.detector_picture([]))) == 0
+    with pytest.raises(TypeError, match="wanted uint8"):
+        package.load(toy_model)(toys.detector_picture([]).astype("float32"))

@@ -1,0 +1,76 @@
+"""What a board's thermal zones say: the words that thermal.py writes and the scheduler reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ZoneGroup(StrEnum):
+    """Which part of the board a zone tells of."""
+
+    NSP = "nsp"
+    """The NPU (Hexagon tensor processor)."""
+    CPU = "cpu"
+    SKIN = "skin"
+    """The board or case; all heat ends there."""
+
+
+class ZoneState(StrEnum):
+    """Whether a reading can be believed. Everything but OK counts as hot."""
+
+    OK = "ok"
+    UNREADABLE = "unreadable"
+    """The file can't be read, or holds no number."""
+    ABSENT = "absent"
+    """The zone was there and is gone."""
+    FROZEN = "frozen"
+    """The same value for too long."""
+    IMPOSSIBLE = "impossible"
+    """No board has this temperature, or got there so fast."""
+    STALE = "stale"
+    """Nobody has read it for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A trip point: passive, active, hot or critical, and where, degrees C."""
+
+    kind: str
+    temp_c: float
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A zone as it was found: its name (unique), the kernel's type, its group and trip points."""
+
+    name: str
+    type: str
+    group: ZoneGroup
+    trips: tuple[Trip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneReading:
+    """One zone, once. `temp_c` is None unless `state` is OK."""
+
+    name: str
+    state: ZoneState
+    temp_c: float | None = None
+    rate_c_per_s: float = 0.0
+    """How fast it rises (negative: falls)."""
+    note: str = ""
+    """For people: the error, the value that can't be."""
+
+    @property
+    def known_c(self) -> float | None:
+        """The temperature if it can be believed."""
+        return self.temp_c if self.state is ZoneState.OK else None
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSnapshot:
+    """All zones, read at `t_us` of the monotonic clock."""
+
+    t_us: int
+    readings: tuple[ZoneReading, ...]

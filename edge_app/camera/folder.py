@@ -48,6 +48,7 @@ class FolderSource:
         """List the pictures, and with `preload` decode them. Raises CameraError."""
         files = list_pictures(self._section)
         self._stopped.clear()
+        self._pace = Pace(self._section.rate_fps)
         self._births = Births(self._section.pixel_format)
         self._files = _in_turn(files, self._section)
         if self._section.preload:

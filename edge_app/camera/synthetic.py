@@ -71,6 +71,7 @@ class SyntheticSource:
                 remedy=f"set camera.product to {self._section.product + 1}",
             )
         self._stopped.clear()
+        self._pace = Pace(self._section.rate_fps)
         self._births = Births(self._section.pixel_format)
         self._drawn = Handover(DRAWN_AHEAD)
         self._thread = threading.Thread(target=self._draw_ahead, args=(self._drawn,), name="draw", daemon=True)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import zmq
+from wire_samples import PLACEMENT, Line, config, outlet
 
 from edge_app.config.results import Results
 from edge_app.errors import BusError
 from edge_app.results import ModelIdentity, Outlet, Recipe, Reply, Request
 from edge_app.verdict import Mode, Reason
-
-from .samples import PLACEMENT, Line, config, outlet
 
 
 class Subscriber:

@@ -1,0 +1,26 @@
+"""The library that plant programs import. It needs pyzmq alone.
+
+    from edge_app.client import Line
+
+    with Line("tcp://station3:5560", "tcp://station3:5561") as line:
+        for result in line:
+            print(result.part_id, result.verdict, result.delivery)
+"""
+
+from edge_app.client.keys import KeyFileError, Keys
+from edge_app.client.line import COMMANDS, PUBLISH, CommandRefused, Line, NoAnswer
+from edge_app.client.messages import Delivery, Position, Result, Start
+
+__all__ = [
+    "COMMANDS",
+    "PUBLISH",
+    "CommandRefused",
+    "Delivery",
+    "KeyFileError",
+    "Keys",
+    "Line",
+    "NoAnswer",
+    "Position",
+    "Result",
+    "Start",
+]

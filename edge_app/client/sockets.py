@@ -1,0 +1,48 @@
+"""The two sockets of a client, with the options that protocol v1 asks of both sides."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import zmq
+
+from edge_app.client.keys import Keys
+
+RCVHWM = 10_000
+ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")
+
+
+def open_sub(context: zmq.Context[Any], endpoint: str, node: str | None, keys: Keys | None) -> Any:
+    """A SUB for one node's messages, or all that come if the node is not known yet."""
+    sub = context.socket(zmq.SUB)
+    sub.set(zmq.RCVHWM, RCVHWM)
+    _prepare(sub, keys)
+    for kind in ("result", "heartbeat", "state", "alarm"):
+        sub.subscribe(f"v1/{kind}/{node}/" if node is not None else f"v1/{kind}/")
+    sub.connect(endpoint)
+    return sub
+
+
+def open_dealer(context: zmq.Context[Any], endpoint: str, keys: Keys | None) -> Any:
+    """A DEALER for commands. It queues nothing while there is no connection: what is not answered is asked again."""
+    dealer = context.socket(zmq.DEALER)
+    dealer.set(zmq.IMMEDIATE, 1)
+    _prepare(dealer, keys)
+    dealer.connect(endpoint)
+    return dealer
+
+
+def _prepare(sock: Any, keys: Keys | None) -> None:
+    sock.set(zmq.LINGER, 0)
+    sock.set(zmq.HEARTBEAT_IVL, 500)
+    sock.set(zmq.HEARTBEAT_TIMEOUT, 1500)
+    sock.set(zmq.HEARTBEAT_TTL, 2000)
+    sock.set(zmq.HANDSHAKE_IVL, 3000)
+    sock.set(zmq.TCP_KEEPALIVE, 1)
+    sock.set(zmq.CONNECT_TIMEOUT, 2000)
+    sock.set(zmq.RECONNECT_IVL, 100)
+    sock.set(zmq.RECONNECT_IVL_MAX, 1000)
+    if keys is not None:
+        sock.curve_publickey = keys.own.public.encode()
+        sock.curve_secretkey = (keys.own.secret or "").encode()
+        sock.curve_serverkey = keys.node_public.encode()

@@ -1,0 +1,131 @@
+"""The client library against a real outlet, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from wire_samples import PLACEMENT, RECIPE, outlet
+from wire_samples import Line as Sealing
+
+import edge_app
+from edge_app.client import CommandRefused, Delivery, Line, NoAnswer
+from edge_app.results import Code, Outlet, RefusedError, Reply, Request
+from edge_app.verdict import Mode, Reason
+
+
+def refuse(_request: Request) -> Reply:
+    raise RefusedError(Code.NOT_READY, "the model is being loaded")
+
+
+@pytest.fixture
+def sealing() -> Sealing:
+    return Sealing()
+
+
+@pytest.fixture
+def node(sealing: Sealing) -> Iterator[Outlet]:
+    opened = outlet(sealing, {"start": lambda _request: Reply({"mode": "RUNNING"}), "stop": refuse})
+    opened.start()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def line(node: Outlet) -> Iterator[Line]:
+    opened = Line(str(node.publish_endpoint), node.commands_endpoint)
+    while opened.heartbeat is None:
+        node.state(Mode.RUNNING, Mode.READY, PLACEMENT, "started")
+        opened.next(0.02)
+    yield opened
+    opened.close()
+
+
+def test_results_come_live_in_order_and_typed(node: Outlet, sealing: Sealing, line: Line) -> None:
+    line.command("hello")  # the node's clock is known from here on
+    for reason in (Reason.OK, Reason.DEFECT, Reason.LATE):
+        node.result(sealing.seal(reason))
+    got = [line.next(5) for _ in range(3)]
+    assert [r and (r.seq, r.verdict, r.reason) for r in got] == [(1, "PASS", "OK"), (2, "FAIL", "DEFECT"),
+                                                                 (3, "UNKNOWN", "LATE")]
+    first = got[0]
+    assert first is not None
+    assert (first.delivery, first.recipe_rev, first.simulated, first.in_time) == (Delivery.LIVE, RECIPE.rev, True, True)
+    assert (first.node, first.part_id, first.trigger_id, first.lost_before) == ("l1/st3", "A-000001", 1001, 0)
+    assert line.next(0.01) is None
+
+
+def test_an_old_result_is_stale_and_so_is_one_from_the_future(node: Outlet, sealing: Sealing, line: Line) -> None:
+    line.command("hello")
+    now = time.time_ns() // 1000
+    for t_done_us in (now - 2_000_000, now + 2_000_000):
+        node.result(sealing.seal(t_done_us=t_done_us))
+    assert [r and r.delivery for r in (line.next(5), line.next(5))] == [Delivery.STALE, Delivery.STALE]
+
+
+def test_commands_are_answered_or_refused_with_a_code(line: Line) -> None:
+    assert line.command("start")["mode"] == "RUNNING"
+    with pytest.raises(CommandRefused, match="the model is being loaded") as caught:
+        line.command("stop")
+    assert caught.value.code == "NOT_READY"
+
+
+def test_silence_is_a_fault_and_no_answer() -> None:
+    with Line("tcp://127.0.0.1:9", "tcp://127.0.0.1:9") as line:
+        assert line.next(0.05) is None
+        assert line.fault == "no heartbeat yet"
+        with pytest.raises(NoAnswer, match="hello: no reply within"):
+            line.command("hello", timeout_s=0.05)
+
+
+def test_a_node_that_stops_is_a_fault_after_three_heartbeats(node: Outlet, line: Line) -> None:
+    assert line.fault is None
+    node.close()
+    end = time.monotonic() + 6
+    while line.fault is None and time.monotonic() < end:
+        line.next(0.1)
+    assert line.fault is not None
+    assert line.fault.startswith("no heartbeat for 3.")
+    assert [e["mode"] for e in line.events() if e["kind"] == "state"][-1] == "STOPPED"
+
+
+def test_garbage_from_a_publisher_is_counted_and_passed_over() -> None:
+    context = zmq.Context()
+    pub = context.socket(zmq.PUB)
+    port = pub.bind_to_random_port("tcp://127.0.0.1")
+    bodies = [b"", b"\xff\x00", b"[" * 10_000, b"[]", b'{"v":1,"kind":"result","node":"l1/st3"}',
+              b'{"v":2,"kind":"result","node":"l1/st3","epoch":"e","seq":1}',
+              json.dumps({"v": 1, "kind": "result", "node": "l1/st3", "epoch": "e", "seq": True}).encode()]
+    with Line(f"tcp://127.0.0.1:{port}", None) as line:
+        while line.bad_messages == 0:
+            pub.send_multipart([b"v1/result/l1/st3/", b"first"])
+            line.next(0.02)
+        before = line.bad_messages
+        pub.send(b"v1/result/l1/st3/")
+        for body in bodies:
+            pub.send_multipart([b"v1/result/l1/st3/", body])
+        end = time.monotonic() + 5
+        while line.bad_messages < before + 1 + len(bodies) and time.monotonic() < end:
+            assert line.next(0.05) is None
+        assert line.bad_messages >= before + 1 + len(bodies)
+    context.destroy(linger=0)
+
+
+def test_the_library_needs_pyzmq_alone(tmp_path: Path) -> None:
+    """An interpreter without site-packages sees pyzmq and edge_app's source, and nothing else."""
+    for name in ("zmq", "pyzmq.libs"):
+        found = Path(zmq.__file__).parent.parent / name
+        if found.exists():
+            (tmp_path / name).symlink_to(found)
+    (tmp_path / "edge_app").symlink_to(Path(edge_app.__file__).parent)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from edge_app.client import *; print(Line)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    without = code.replace("from edge_app.client import *", "import numpy")
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", without], capture_output=True, check=False).returncode == 1

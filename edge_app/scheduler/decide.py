@@ -1,0 +1,187 @@
+"""The decision itself: a pure function of state and inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edge_app.scheduler.drift import median, observe
+from edge_app.scheduler.explain import Picture, explain
+from edge_app.scheduler.faults import Phase, advance, apply_event
+from edge_app.scheduler.fit import Fit
+from edge_app.scheduler.heat import Allowance, allowance, choose, levels
+from edge_app.scheduler.policy import GROUPS, Policy, Rung
+from edge_app.scheduler.state import Held, Meters, Pace, State
+from edge_app.scheduler.words import Decision, Inputs, Observation
+from edge_app.verdict import PlanKind, PowerMode
+from edge_app.zones import ZoneGroup, ZoneSnapshot
+
+THINK_EVERY_US = 250_000
+"""Without news a decision is repeated as it stands for so long: timers (dwell, pauses) are no finer than this."""
+BATCH = 15
+"""Of trigger intervals and of times outside the run; their medians count."""
+NO_HEAT = (0.0, 0.0, 0.0)
+
+
+def decide(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decision]:
+    """Where the next frame runs, and why.
+
+    Args:
+        policy: see `build_policy`.
+        state: from the last call.
+        inputs: what has happened since, and the latest zones.
+
+    Returns:
+        The next state, and the decision: a placement unless no plan is left, always a reason, and actions to carry
+        out off the hot path (each is given once).
+    """
+    health, meters, pace, held = state
+    for event in inputs.events:
+        health = apply_event(policy, health, event, inputs.now_us)
+    for observation in inputs.observations:
+        meters = _observed(policy, meters, observation, inputs.now_us)
+    known = State(health, meters, pace, held)
+    if _is_news(held, inputs):
+        return _think(policy, known, inputs)
+    return known, held.decision
+
+
+def admit(state: State, now_us: int) -> tuple[State, bool]:
+    """Whether a trigger is inspected at the present rate; call it once per trigger. Refused ones are UNKNOWN/OVERLOAD.
+
+    Rate r admits every 1/r-th trigger, spread evenly and always in the same pattern (the error of the share so far
+    is carried on).
+    """
+    health, meters, pace, held = state
+    credit = pace.credit + (1.0 if held.rung is None else held.rung.rate)
+    admitted = credit >= 1.0 - 1e-9
+    credit = min(credit - 1.0, 1.0) if admitted else credit
+    return State(health, meters, _arrived(pace, credit, now_us), held), admitted
+
+
+def _arrived(pace: Pace, credit: float, now_us: int) -> Pace:
+    if pace.last_us == 0:
+        return Pace(now_us, (), 0, credit)
+    intervals = (*pace.intervals_us, now_us - pace.last_us)
+    if len(intervals) < BATCH:
+        return Pace(now_us, intervals, pace.interval_us, credit)
+    return Pace(now_us, (), median(intervals), credit)
+
+
+def _observed(policy: Policy, meters: Meters, seen: Observation, now_us: int) -> Meters:
+    tracks, other_us, others = meters
+    step = step_of(policy, seen.plan, seen.power_mode)
+    if step is not None:
+        track = observe(tracks[step], seen.infer_us, now_us, policy.config.drift)
+        tracks = (*tracks[:step], track, *tracks[step + 1 :])
+    others = (*others, seen.other_us)
+    return Meters(tracks, other_us, others) if len(others) < BATCH else Meters(tracks, median(others), ())
+
+
+def step_of(policy: Policy, plan: PlanKind, mode: PowerMode) -> int | None:
+    """The index of a step; None if the ladder has no such step."""
+    for index, step in enumerate(policy.steps):
+        if step.plan is plan and step.power_mode is mode:
+            return index
+    return None
+
+
+def _is_news(held: Held, inputs: Inputs) -> bool:
+    return (
+        bool(inputs.events)
+        or inputs.now_us >= held.think_us
+        or (inputs.zones is not None and inputs.zones.t_us != held.zones_us)
+        or inputs.deadline_us != held.deadline_us
+        or inputs.operator is not held.operator
+    )
+
+
+def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decision]:
+    now, was = inputs.now_us, state.held
+    cold = is_cold(policy, was.cold, inputs.zones)
+    health, actions = advance(policy, state.health, now, cold)
+    held = was._replace(cold=cold, deadline_us=inputs.deadline_us, operator=inputs.operator)
+    state = State(health, state.meters, state.pace, held)
+    drifted = drifted_groups(policy, state, now)
+    hot = levels(policy, inputs.zones, now, drifted)
+    allowed = allowance(policy, hot, NO_HEAT if was.rung is None else was.rung.heat)
+    fit = Fit(policy, state, now)
+    rung = _next_rung(policy, state, allowed, fit, now)
+    decision = explain(Picture(policy, state, inputs, rung, hot, allowed, fit, drifted))
+    state = _settled(state, rung, decision, inputs)
+    return state, replace(decision, actions=actions) if actions else decision
+
+
+def is_cold(policy: Policy, was: bool, snapshot: ZoneSnapshot | None) -> bool:
+    """Whether the NPU is too cold to be started: by its coldest known zone, or if none is known by any other.
+
+    It is cold below `cold.below_c`, and until it has reached `cold.until_c`.
+    """
+    known: list[float] = []
+    npu: list[float] = []
+    for reading in snapshot.readings if snapshot is not None else ():
+        limits = policy.limits.get(reading.name)
+        temp_c = reading.known_c
+        if limits is not None and temp_c is not None:
+            (npu if GROUPS[limits.group] is ZoneGroup.NSP else known).append(temp_c)
+    if not npu and not known:
+        return was
+    return min(npu or known) < (policy.config.cold.until_c if was else policy.config.cold.below_c)
+
+
+def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, bool, bool]:
+    """Groups whose plans run slower than their baselines; the board as a whole is not blamed."""
+    nsp = cpu = False
+    for step, track in zip(policy.steps, state.meters.tracks, strict=True):
+        if track.drifted(now_us):
+            nsp = nsp or step.plan is not PlanKind.CPU
+            cpu = cpu or step.plan is not PlanKind.HTP
+    return nsp, cpu, False
+
+
+def _usable(policy: Policy, state: State) -> frozenset[PlanKind]:
+    """Plans that are ready and may be switched to from the present one."""
+    ready = {plan for plan, health in state.health.items() if health.phase is Phase.READY}
+    if state.held.rung is not None:
+        ready = {plan for plan in ready if policy.may_switch(state.held.rung.plan, plan)}
+    if state.held.operator in ready:
+        return frozenset({state.held.operator})
+    return frozenset(ready)
+
+
+def _next_rung(policy: Policy, state: State, allowed: Allowance, fit: Fit, now_us: int) -> Rung | None:
+    """The best rung if it may be taken now, else the present one; None if no plan is usable.
+
+    Rungs that are in time and keep up come first; if there are none, those that keep up; if there are none either, all.
+    A plan that is out is left at once; otherwise the dwell times hold.
+    """
+    usable = _usable(policy, state)
+    present = state.held.rung
+    for admissible in (fit.in_time_and_keeps_up, fit.keeps_up, lambda _rung: True):
+        target = choose((rung for rung in policy.rungs if rung.plan in usable and admissible(rung)), allowed)
+        if target is None:
+            continue
+        if present is None or target is present or present.plan not in usable:
+            return target
+        must = not admissible(present) or not allowed.fits(present.heat)
+        dwell = policy.dwell_down_us if must else policy.dwell_up_us
+        return target if now_us - state.held.changed_us >= dwell else present
+    return None
+
+
+def _settled(state: State, rung: Rung | None, decision: Decision, inputs: Inputs) -> State:
+    held, meters = state.held, state.meters
+    changed = rung is not None and rung is not held.rung
+    if changed and held.rung is not None:  # a batch that spans a switch would mix two times
+        tracks = tuple(t._replace(batch=()) if i == held.rung.step else t for i, t in enumerate(meters.tracks))
+        meters = meters._replace(tracks=tracks)
+    held = Held(
+        rung=rung if rung is not None else held.rung,
+        changed_us=inputs.now_us if changed else held.changed_us,
+        cold=held.cold,
+        decision=decision,
+        zones_us=-1 if inputs.zones is None else inputs.zones.t_us,
+        think_us=inputs.now_us + THINK_EVERY_US,
+        deadline_us=inputs.deadline_us,
+        operator=inputs.operator,
+    )
+    return State(state.health, meters, state.pace, held)

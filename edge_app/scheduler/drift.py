@@ -1,0 +1,82 @@
+"""Latency of each step against its own baseline: throttling that no thermal zone shows.
+
+Statistics are medians of batches, and the baseline is the lowest median ever seen: throttling only makes a run slower,
+so the fastest batch is the chip's own speed, and a few outliers (an interrupt, a page fault) move nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from edge_app.config.scheduler import Drift
+from edge_app.scheduler.faults import Healths
+from edge_app.scheduler.policy import Policy
+
+FRESH_US = 300_000_000
+"""A latency is believed for so long after its step was left; then the baseline is."""
+MOST_STRIKES = 5
+
+
+class Track(NamedTuple):
+    """What is known of one step's latency, microseconds; 0 where nothing is."""
+
+    baseline_us: int = 0
+    current_us: int = 0
+    seen_us: int = 0
+    """When the last batch ended."""
+    batch: tuple[int, ...] = ()
+    slow_batches: int = 0
+    drifted_until_us: int = 0
+    strikes: int = 0
+    """How often drift was found; each doubles the time that it counts."""
+
+    def drifted(self, now_us: int) -> bool:
+        """Whether the step counts as throttled."""
+        return now_us < self.drifted_until_us
+
+
+def observe(track: Track, infer_us: int, now_us: int, drift: Drift) -> Track:
+    """One more run. The same Track but for its batch until a batch is full."""
+    batch = (*track.batch, infer_us)
+    if len(batch) < drift.batch:
+        return track._replace(batch=batch)
+    return _close_batch(track, median(batch), now_us, drift)
+
+
+def _close_batch(track: Track, current: int, now_us: int, drift: Drift) -> Track:
+    baseline = min(track.baseline_us or current, current)
+    slow = track.slow_batches + 1 if current > baseline * drift.ratio else 0
+    until, strikes = track.drifted_until_us, track.strikes
+    if slow >= drift.confirm:
+        if now_us >= until:
+            strikes = min(strikes + 1, MOST_STRIKES) if now_us < until + hold_us(drift, strikes) else 1
+        until = now_us + hold_us(drift, strikes)
+    return Track(baseline, current, now_us, (), slow, until, strikes)
+
+
+def hold_us(drift: Drift, strikes: int) -> int:
+    """How long drift counts after it was seen last."""
+    return round(min(drift.hold_s * 2.0 ** max(strikes - 1, 0), drift.hold_max_s) * 1e6)
+
+
+def median(values: tuple[int, ...]) -> int:
+    """The upper median."""
+    return sorted(values)[len(values) // 2]
+
+
+def estimate_us(policy: Policy, tracks: tuple[Track, ...], healths: Healths, step: int, now_us: int) -> int:
+    """What a run on a step is expected to take; 0 if nothing is known.
+
+    In this order: its own latency if it is fresh, its own baseline, the baseline of another step of the same plan
+    by the ladder's ratio, the latency of the plan's warm-up by that ratio.
+    """
+    own = tracks[step]
+    if own.current_us and now_us - own.seen_us <= FRESH_US:
+        return own.current_us
+    if own.baseline_us:
+        return own.baseline_us
+    mine = policy.steps[step]
+    for other, track in zip(policy.steps, tracks, strict=True):
+        if other.plan is mine.plan and track.baseline_us:
+            return round(track.baseline_us * mine.latency / other.latency)
+    return round(healths[mine.plan].loaded_us * mine.latency)

@@ -1,0 +1,139 @@
+"""How much heat each group of zones may take now, and which rung stays within it.
+
+Every group has an allowance that falls in a line from all of it (where the zone is warm) to nothing (at its trip
+point). The first rung, in the order of preference, that fits all three allowances is taken; if none fits, the one
+that exceeds them least. So a hotter zone can never lead to a rung with more heat in that zone: making a zone hotter
+only ever excludes rungs by their heat in that zone. tests/unit/test_scheduler_properties.py holds this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from edge_app.scheduler.policy import GROUPS, Heat, Limits, Policy, Rung
+from edge_app.zones import ZoneReading, ZoneSnapshot, ZoneState
+
+FLOOR = 1e-3
+"""Least share of its peak that a group is allowed: keeps the order of rungs among those that all exceed it."""
+ROUNDING = 1e-9
+NO_LIMIT = -1e9
+
+
+class Cause(IntEnum):
+    """What set a group's level."""
+
+    NONE = 0
+    MEASURED = 1
+    UNKNOWN = 2
+    DRIFT = 3
+
+
+class Level(NamedTuple):
+    """How hot a group of zones counts as: 0 where warm begins, 1 at the trip point."""
+
+    level: float
+    level_more: float
+    """The level for rungs that put more heat into the group than the present one: hysteresis."""
+    hot: float
+    """The level from which this group is called hot."""
+    cause: Cause
+    zone: str
+    """Which zone set it, for people."""
+
+
+Levels = tuple[Level, Level, Level]
+UNLIMITED = Level(NO_LIMIT, NO_LIMIT, 2 / 3, Cause.NONE, "")
+
+
+def levels(policy: Policy, snapshot: ZoneSnapshot | None, now_us: int, drifted: tuple[bool, bool, bool]) -> Levels:
+    """The level of each group: that of its hottest zone.
+
+    Args:
+        policy: limits of every zone. A zone that the snapshot lacks counts as hot, as one that can't be read does.
+        snapshot: the latest; None: there is none.
+        now_us: now.
+        drifted: groups whose plan runs slower than it should: they count as hot whatever their zones say.
+    """
+    found: list[list[Level]] = [[], [], []]
+    readings = {reading.name: reading for reading in snapshot.readings} if snapshot is not None else {}
+    stale = snapshot is not None and now_us - snapshot.t_us > policy.stale_us
+    for name, limits in policy.limits.items():
+        if policy.watched[limits.group]:
+            found[limits.group].append(zone_level(policy, limits, name, readings.get(name), stale))
+    result = []
+    for g in range(3):
+        top = _hottest(found[g]) if found[g] else UNLIMITED
+        if policy.watched[g] and not found[g]:
+            top = _counts_as_hot(top, Cause.UNKNOWN, f"there is no {GROUPS[g]} zone")
+        if drifted[g] and top.level < top.hot:
+            top = _counts_as_hot(top, Cause.DRIFT, "runs slower than its own baseline")
+        result.append(top)
+    return result[0], result[1], result[2]
+
+
+def zone_level(policy: Policy, limits: Limits, name: str, reading: ZoneReading | None, stale: bool) -> Level:
+    """The level of one zone. One that can't be believed counts as hot; a rising one as hot as it will soon be."""
+    hot = limits.level(limits.hot_c)
+    margin = policy.config.hysteresis_k / (limits.trip_c - limits.warm_c)
+    if reading is None or stale or reading.state is not ZoneState.OK or reading.temp_c is None:
+        state = ZoneState.STALE if stale else ZoneState.ABSENT if reading is None else reading.state
+        return Level(hot, hot + margin, hot, Cause.UNKNOWN, f"{name} is {state}")
+    soon = reading.temp_c + max(reading.rate_c_per_s, 0.0) * policy.config.lookahead_s
+    level = limits.level(soon)
+    return Level(level, level + margin, hot, Cause.MEASURED, name)
+
+
+def _hottest(found: list[Level]) -> Level:
+    top = max(found)
+    return top._replace(level_more=max(level.level_more for level in found))
+
+
+def _counts_as_hot(level: Level, cause: Cause, zone: str) -> Level:
+    return Level(max(level.level, level.hot), max(level.level_more, level.hot), level.hot, cause, zone)
+
+
+def share(level: float) -> float:
+    """The part of its peak heat that a group may take at a level."""
+    return 1.0 if level <= 0.0 else max(1.0 - level, FLOOR)
+
+
+class Allowance(NamedTuple):
+    """Watts that each group may take: for rungs with no more heat there than now, and for those with more."""
+
+    same: Heat
+    more: Heat
+    present: Heat
+
+    def overloads(self, heat: Heat) -> tuple[float, float, float]:
+        """The ratio of heat to allowance of each group; all 1 or less: fits."""
+        (s0, s1, s2), (m0, m1, m2), (p0, p1, p2) = self.same, self.more, self.present
+        h0, h1, h2 = heat
+        return h0 / (m0 if h0 > p0 else s0), h1 / (m1 if h1 > p1 else s1), h2 / (m2 if h2 > p2 else s2)
+
+    def fits(self, heat: Heat) -> bool:
+        """Whether no group gets more than it may take."""
+        return max(self.overloads(heat)) <= 1.0 + ROUNDING
+
+
+def allowance(policy: Policy, now: Levels, present: Heat) -> Allowance:
+    """The allowances at these levels for one who is at `present`."""
+    # A group that no step heats has a peak of 0 W and can't be exceeded; any positive number will do.
+    p0, p1, p2 = (p if p > 0.0 else 1.0 for p in policy.peak)
+    same = (p0 * share(now[0].level), p1 * share(now[1].level), p2 * share(now[2].level))
+    more = (p0 * share(now[0].level_more), p1 * share(now[1].level_more), p2 * share(now[2].level_more))
+    return Allowance(same, more, present)
+
+
+def choose(rungs: Iterable[Rung], allowed: Allowance) -> Rung | None:
+    """The first rung within all allowances, else the first of those that exceed them least; None if there are none."""
+    best: Rung | None = None
+    least = float("inf")
+    for rung in rungs:
+        overload = max(allowed.overloads(rung.heat))
+        if overload <= 1.0 + ROUNDING:
+            return rung
+        if overload < least:
+            best, least = rung, overload
+    return best

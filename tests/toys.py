@@ -31,8 +31,16 @@ class Graph:
         return names[0]
 
     def conv(
-        self, name: str, x: str, inner: int, outer: int, kernel: int, stride: int = 1,
-        weight: npt.NDArray[np.float32] | None = None, bias: npt.ArrayLike | None = None, bias_name: str | None = None,
+        self,
+        name: str,
+        x: str,
+        inner: int,
+        outer: int,
+        kernel: int,
+        stride: int = 1,
+        weight: npt.NDArray[np.float32] | None = None,
+        bias: npt.ArrayLike | None = None,
+        bias_name: str | None = None,
         pad: int | None = None,
     ) -> str:
         if weight is None:
@@ -51,7 +59,8 @@ class Graph:
 
     def model(self, image: list[int], output: str, shape: list[int], opset: int = 17) -> onnx.ModelProto:
         graph = helper.make_graph(
-            self.nodes, "toy",
+            self.nodes,
+            "toy",
             [helper.make_tensor_value_info("images", TensorProto.FLOAT, image)],
             [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
             self.initializers,

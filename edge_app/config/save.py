@@ -10,6 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from edge_app.config.manifest import manifest_path
+from edge_app.errors import ModelError
 
 
 def edit_manifest(model_folder: Path, edit: Callable[[Any], None]) -> None:
@@ -25,12 +26,34 @@ def edit_manifest(model_folder: Path, edit: Callable[[Any], None]) -> None:
     yaml.width = 120
     tree = yaml.load(file.read_text(encoding="utf-8"))
     edit(tree)
+    _write(file, yaml, tree)
+
+
+def write_new_manifest(model_folder: Path, data: dict[str, Any]) -> None:
+    """Writes a manifest where there was none."""
+    yaml = YAML(typ="rt")
+    yaml.width = 120
+    _write(manifest_path(model_folder), yaml, data)
+
+
+def _write(file: Path, yaml: YAML, tree: Any) -> None:
+    """Whole or not at all, also on a full disk.
+
+    Raises:
+        ModelError: it can't be written.
+    """
     partial = file.with_suffix(".yaml.partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        yaml.dump(tree, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(file)
+    try:
+        with partial.open("w", encoding="utf-8") as stream:
+            yaml.dump(tree, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ModelError(
+            "can't write the manifest", where=str(file), got=error.strerror or str(error), remedy="free some space"
+        ) from error
 
 
 def set_operating(model_folder: Path, score: dict[str, float], marginal: dict[str, float], chosen_on: str) -> None:

@@ -1,0 +1,1 @@
+"""From a trained model to verified plans: import, quantize, compile, verify. Needs the extra [toolchain]."""

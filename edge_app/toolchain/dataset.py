@@ -82,8 +82,10 @@ def pictures_in(folder: Path) -> list[Path]:
     found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURE_SUFFIXES and file.is_file())
     if not found:
         raise ConfigError(
-            "no picture in the folder", where=str(folder),
-            wanted=f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}", got=f"{len(list(folder.iterdir()))} other entries",
+            "no picture in the folder",
+            where=str(folder),
+            wanted=f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}",
+            got=f"{len(list(folder.iterdir()))} other entries",
         )
     return found
 

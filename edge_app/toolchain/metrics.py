@@ -89,9 +89,7 @@ class Interval:
     high: float
 
 
-def average_precision(
-    found: Sequence[Detections], truth: Sequence[Truth], labels: Sequence[str]
-) -> AveragePrecision:
+def average_precision(found: Sequence[Detections], truth: Sequence[Truth], labels: Sequence[str]) -> AveragePrecision:
     """COCO's mAP of one model; `found[i]` and `truth[i]` belong to one picture.
 
     For a comparable figure, detections must be given down to a low score (0.001) and not cut below 300 a picture.
@@ -192,10 +190,17 @@ def _coco(pictures: Sequence[Truth | Detections], labels: Sequence[str]) -> Any:
         scores = picture.scores if isinstance(picture, Detections) else np.ones(len(picture))
         for box, label, score in zip(picture.boxes_px.tolist(), picture.labels.tolist(), scores.tolist(), strict=True):
             x0, y0, x1, y1 = box
-            annotations.append({
-                "id": len(annotations) + 1, "image_id": image, "category_id": label, "score": score, "iscrowd": 0,
-                "bbox": [x0, y0, x1 - x0, y1 - y0], "area": (x1 - x0) * (y1 - y0),
-            })
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": image,
+                    "category_id": label,
+                    "score": score,
+                    "iscrowd": 0,
+                    "bbox": [x0, y0, x1 - x0, y1 - y0],
+                    "area": (x1 - x0) * (y1 - y0),
+                }
+            )
     coco = COCO()
     coco.dataset = {
         "images": [{"id": image} for image in range(len(pictures))],

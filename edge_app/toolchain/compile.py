@@ -1,0 +1,207 @@
+"""QDQ model to plans for each SoC, audited, and bound by digest in the manifest."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from edge_app.config.load import load_manifest
+from edge_app.config.manifest import Artifact, Manifest, Plan, PlanReport, Quantized, Toolversions
+from edge_app.config.save import edit_manifest
+from edge_app.engine import tensor_of
+from edge_app.errors import ModelError, RuntimeFault
+from edge_app.model import check_digest, sha256_of
+from edge_app.runtime import qnn
+from edge_app.toolchain import audit, graph, htp
+from edge_app.toolchain.socs import Soc
+from edge_app.verdict import PlanKind
+
+PROFILED_RUNS = 3
+SILU_AND_SOFTMAX = ("Sigmoid", "Mul", "Softmax", "LayerNormalization", "Gelu", "HardSwish", "Tanh")
+"""Op kinds that the default hybrid plan leaves to the CPU: activations and norms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One plan to make."""
+
+    kind: PlanKind
+    soc: Soc
+    host_ops: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Relative to the model's folder."""
+        return f"plans/{self.soc.name}/{self.kind}.onnx"
+
+
+def quantized_of(folder: Path, manifest: Manifest) -> tuple[Path, Quantized]:
+    """The QDQ model that plans are compiled from, its digest checked.
+
+    Raises:
+        ModelError: the model was not quantised yet, or the file is another one.
+    """
+    if manifest.quantized is None:
+        raise ModelError(
+            "the model is not quantised yet",
+            where=str(folder),
+            remedy=f"edge_app model quantize {manifest.name} --calibration DIR",
+        )
+    return check_digest(folder, manifest.quantized.model), manifest.quantized
+
+
+def wanted_plans(
+    manifest: Manifest,
+    qdq: onnx.ModelProto,
+    socs: Sequence[Soc],
+    kinds: Sequence[PlanKind],
+    host_ops: Sequence[str] | None,
+) -> list[Wanted]:
+    """What to compile: per SoC the plans asked for; hybrid only with op kinds that the model has.
+
+    Raises:
+        ModelError: a hybrid plan is asked for, and the model has none of its host op kinds.
+    """
+    present = {node.op_type for node in qdq.graph.node}
+    chosen = tuple(op for op in (host_ops or SILU_AND_SOFTMAX) if op in present)
+    if PlanKind.HYBRID in kinds and not chosen:
+        raise ModelError(
+            "no hybrid plan can be made: the model has none of the host op kinds",
+            where=manifest.name,
+            wanted=", ".join(host_ops or SILU_AND_SOFTMAX),
+            got=", ".join(sorted(present)),
+            remedy="choose others with --host-ops, or compile --plans htp",
+        )
+    return [Wanted(kind, soc, chosen if kind is PlanKind.HYBRID else ()) for soc in socs for kind in kinds]
+
+
+def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Plan:
+    """Compiles, runs, and audits one plan; its file is in place when this returns.
+
+    Raises:
+        RuntimeFault: the compiler refuses, or a node fell to the CPU that was not planned there.
+    """
+    file = folder / wanted.file
+    staged = file.with_name(f".{file.name}.staged")
+    try:
+        placed = htp.compile_plan(source, wanted.soc, staged, wanted.host_ops)
+        _refuse_unplanned(placed, wanted, qdq)
+        plan = onnx.load(staged)
+        ran = _profiled(staged, quantized, wanted.soc)
+        _refuse_unplanned(ran.host_nodes, wanted, qdq)
+        staged.replace(file)
+    finally:
+        staged.unlink(missing_ok=True)
+    profile = audit.read_profile(ran.rows, qdq)
+    macs, crossings = audit.count_macs(qdq), audit.count_crossings(plan)
+    versions = qnn.versions()
+    return Plan(
+        plan=wanted.kind, soc=wanted.soc.name, soc_model=wanted.soc.soc_model, htp_arch=wanted.soc.htp_arch,
+        vtcm_mb=wanted.soc.vtcm_mb, artifacts=(Artifact(file=wanted.file, sha256=sha256_of(file)),), embedded_in_git=False,
+        input=quantized.input, head=quantized.head, outputs=quantized.outputs,
+        tools=Toolversions(onnxruntime=versions["onnxruntime"], onnxruntime_qnn=versions["onnxruntime_qnn"],
+                           qairt=audit.compiler_version(plan)),
+        host_ops=host_ops_of(placed),
+        report=PlanReport(
+            segments=crossings.segments, crossings=crossings.count, crossing_bytes=crossings.size_bytes,
+            io_bytes=audit.io_bytes(qdq), simulated_cycles=profile.cycles if qnn.is_simulator() else None,
+            macs_a8=macs.a8, macs_a16=macs.a16, macs_float=macs.in_float, transposes=profile.transposes,
+            float_ops=profile.float_ops, fused_ops=profile.fused_ops,
+        ),
+    )  # fmt: skip
+
+
+def host_ops_of(placed: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Op kinds that were read back on the CPU, Q and DQ of the crossings among them."""
+    return tuple(sorted({op for _, op in placed}))
+
+
+def record_plans(folder: Path, plans: Sequence[Plan]) -> None:
+    """Writes plans into the manifest in place of those of the same kind and SoC; the others stay."""
+
+    def edit(tree: Any) -> None:
+        new = {(str(plan.plan), plan.soc): plain(plan) for plan in plans}
+        kept = [old for old in tree.get("plans") or [] if (old["plan"], old.get("soc")) not in new]
+        tree["plans"] = kept + list(new.values())
+
+    edit_manifest(folder, edit)
+    load_manifest(folder)
+
+
+def plain(section: Any) -> dict[str, Any]:
+    """A section as YAML writes it: no nulls, no empty lists."""
+    data: dict[str, Any] = section.model_dump(mode="json", exclude_none=True)
+    return {key: value for key, value in data.items() if value not in ([], {}, "")}
+
+
+def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
+    """Makes a plan's file again from the QDQ model; true if it is, byte for byte, the one that the manifest binds.
+
+    The file is put in place only then.
+    """
+    from edge_app.toolchain.socs import soc_named
+
+    if plan.soc is None:
+        raise ModelError("only NPU plans are compiled", got=str(plan.plan))
+    source, _ = quantized_of(folder, manifest)
+    artifact = plan.artifacts[0]
+    file = folder / artifact.file
+    staged = file.with_name(f".{file.name}.staged")
+    try:
+        htp.compile_plan(source, soc_named(plan.soc), staged, affinity_of(plan))
+        same = sha256_of(staged) == artifact.sha256
+        if same:
+            staged.replace(file)
+    finally:
+        staged.unlink(missing_ok=True)
+    return same
+
+
+def affinity_of(plan: Plan) -> tuple[str, ...]:
+    """The host op kinds that the compiler is told of: Q and DQ follow by themselves."""
+    return tuple(op for op in plan.host_ops if op not in ("QuantizeLinear", "DequantizeLinear"))
+
+
+def _refuse_unplanned(placed: Sequence[tuple[str, str]], wanted: Wanted, qdq: onnx.ModelProto) -> None:
+    edges = {"QuantizeLinear", "DequantizeLinear"}
+    allowed = set(wanted.host_ops) | (edges if wanted.host_ops or _has_float_edge(qdq) else set())
+    unplanned = [f"{name} ({op})" for name, op in placed if op not in allowed]
+    if unplanned:
+        raise RuntimeFault(
+            f"{wanted.soc.name}: {len(unplanned)} nodes of plan {wanted.kind} stay on the CPU that were not planned there",
+            wanted=f"on the CPU only: {', '.join(wanted.host_ops) or 'nothing'}",
+            got=", ".join(unplanned[:8]),
+            remedy=f"plan them there (--plans hybrid --host-ops {','.join(sorted({op for _, op in placed}))}), or change the model",
+        )
+    lost = set(wanted.host_ops) - {op for _, op in placed}
+    if lost:
+        raise RuntimeFault(
+            f"{wanted.soc.name}: op kinds planned for the CPU ran on the NPU", got=", ".join(sorted(lost))
+        )
+
+
+def _has_float_edge(qdq: onnx.ModelProto) -> bool:
+    return any(i.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for i in (*qdq.graph.input, *qdq.graph.output))
+
+
+def _profiled(plan: Path, quantized: Quantized, soc: Soc) -> htp.Ran:
+    """A few runs on a drawn picture, with cycles."""
+    shape, dtype = tensor_of(quantized.input).shape, np.dtype(quantized.input.dtype)
+    picture = np.random.default_rng(0).integers(0, 256, shape)
+    with tempfile.TemporaryDirectory() as name:
+        image = Path(name, "in.npy")
+        np.save(image, picture.astype(dtype) if dtype != np.float32 else (picture / 255).astype(dtype))
+        return htp.run_plan(
+            plan, soc, [image] * PROFILED_RUNS, [Path(name, f"out{n}.npz") for n in range(PROFILED_RUNS)], profile=True
+        )
+
+
+def with_shapes(file: Path) -> onnx.ModelProto:
+    """A QDQ model with the shape of every tensor."""
+    return graph.inferred(graph.load(file), str(file))

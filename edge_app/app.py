@@ -13,17 +13,17 @@ from edge_app import __version__
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
-from edge_app.detections import Detections
-from edge_app.errors import CameraError, ConfigError
+from edge_app.errors import CameraError
 from edge_app.frame_guard import make_guard
-from edge_app.judge import judge, make_recipe
+from edge_app.governor import Governor
+from edge_app.judge import judge
 from edge_app.line import Inspection, Line
 from edge_app.model import ModelCard, resolve
-from edge_app.placing import ConfiguredPlacer
-from edge_app.plans import Loaded, load_plans
+from edge_app.placed import Placed, place_model
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
+from edge_app.scheduler import Alarm, Decision
 from edge_app.summary import Summary, summarise
-from edge_app.verdict import Judgement, Mode
+from edge_app.verdict import Mode
 
 log = logging.getLogger(__name__)
 
@@ -32,19 +32,38 @@ class App:
     """One pipeline, running. Made by `build`; `start`, `wait`, then `close`."""
 
     def __init__(
-        self, pipeline: Pipeline, card: ModelCard, loaded: Loaded, camera: Camera, line: Line, outlet: Outlet
+        self, pipeline: Pipeline, card: ModelCard, placed: Placed, camera: Camera, name: str, max_frames: int | None
     ) -> None:
-        self.pipeline, self.card, self.loaded = pipeline, card, loaded
-        self.camera, self.line, self.outlet = camera, line, outlet
+        """Joins what was loaded and connected; see `build`."""
+        self.pipeline, self.card, self.placed, self.camera = pipeline, card, placed, camera
+        self.simulated = camera.simulated or placed.simulated or pipeline.limits.pacing == "offline"
         self._started_us = monotonic_us()
-
-    @property
-    def simulated(self) -> bool:
-        """Whether anything is not the plant's own: camera, session or time."""
-        return is_simulated(self.pipeline, self.camera, self.loaded)
+        self._alarms: dict[str, Alarm] = {}
+        identity = identify(pipeline, name, card, placed.soc, simulated=self.simulated)
+        self.outlet = Outlet(pipeline.results, identity, status=lambda: status_of(self.line))
+        recipe = placed.recipe
+        self.line = Line(
+            camera,
+            placed.engines,
+            placed.placer,
+            Inspection(make_guard(pipeline.judge.guard), lambda found: judge(found, recipe)),
+            self.outlet,
+            pipeline.limits,
+            pipeline.runtime.timeout_ms,
+            max_frames,
+            placed.degraded,
+        )
+        if placed.mechanic is not None:
+            placed.mechanic.install = self.line.install
+            placed.mechanic.on_decision = self._tell_decision
 
     def start(self) -> None:
-        """Starts the line; results flow from here on."""
+        """Opens the wire and starts the line; results flow from here on. Raises BusError."""
+        self.outlet.start()
+        for alarm in self.placed.alarms:
+            self.outlet.alarm(alarm.name, True, alarm.text, alarm.remedy)
+        if self.placed.mechanic is not None:
+            self.placed.mechanic.start()
         self._started_us = monotonic_us()
         self.line.start()
 
@@ -61,22 +80,30 @@ class App:
         try:
             self.line.close()
         finally:
+            self.placed.stop()
             self.outlet.close()
             self.camera.close()
-            self.loaded.close()
 
     def summary(self) -> Summary:
         """The run so far."""
         return summarise(self.line, (monotonic_us() - self._started_us) / 1e6, simulated=self.simulated)
 
-
-def is_simulated(pipeline: Pipeline, camera: Camera, loaded: Loaded) -> bool:
-    """As protocol v1 defines it; offline pacing has no deadline, so its results are never for a plant either."""
-    return camera.simulated or loaded.simulated or pipeline.limits.pacing == "offline"
+    def _tell_decision(self, decision: Decision) -> None:
+        """Changes of plan go out as `state`, the scheduler's alarms when they come and when they go."""
+        governor = self.placed.placer
+        if isinstance(governor, Governor):
+            for placement, detail in governor.take_changes():
+                log.info("plan %s, power mode %s: %s", placement.plan, placement.power_mode, detail)
+                self.outlet.state(self.line.mode, self.line.mode, placement, detail)
+        standing = {alarm.name: alarm for alarm in decision.alarms}
+        for name, alarm in {**self._alarms, **standing}.items():
+            if (name in standing) != (name in self._alarms):
+                self.outlet.alarm(name, name in standing, alarm.text, alarm.remedy)
+        self._alarms = standing
 
 
 def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = None) -> App:
-    """Loads and connects everything; nothing runs yet.
+    """Loads and connects everything but the wire; nothing runs yet.
 
     Args:
         pipeline: checked.
@@ -87,40 +114,14 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
         EdgeAppError: whatever can't be had, with its exit code.
     """
     card = resolve(pipeline.model, pipeline.preprocess)
-    if card.task != "detect":
-        raise ConfigError(
-            "a classifier can't judge defects",
-            where=str(card.file),
-            wanted="a model with task: detect",
-            got=f"task: {card.task}",
-        )
-    recipe = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
-    guard = make_guard(pipeline.judge.guard)
-    loaded = load_plans(pipeline, card, recipe.thresholds)
-    warm_up(loaded, pipeline.runtime.warmup_runs)
+    placed = place_model(pipeline, card)
     camera = open_camera(pipeline.camera)
     try:
         refuse_waiting_for_live(pipeline, camera)
-        identity = identify(pipeline, name, card, loaded, camera)
-        outlet = Outlet(pipeline.results, identity, status=lambda: status_of(app.line), handlers={})
-
-        def judged(found: Detections) -> Judgement:
-            return judge(found, recipe)
-
-        line = Line(
-            camera, loaded.engines, ConfiguredPlacer(tuple(loaded.engines), loaded.reason),
-            Inspection(guard, judged), outlet, pipeline.limits, pipeline.runtime.timeout_ms, max_frames,
-            frozenset(loaded.degraded),
-        )  # fmt: skip
-        app = App(pipeline, card, loaded, camera, line, outlet)
-        outlet.start()
+        return App(pipeline, card, placed, camera, name, max_frames)
     except BaseException:
         camera.close()
-        loaded.close()
         raise
-    for alarm in loaded.alarms:
-        outlet.alarm(alarm.name, True, alarm.text, alarm.remedy)
-    return app
 
 
 def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
@@ -134,25 +135,16 @@ def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
         )
 
 
-def warm_up(loaded: Loaded, runs: int) -> None:
-    """Runs every plan before the node is ready: first runs are slow, and a plan that can't run is told now."""
-    for kind, engine in loaded.engines.items():
-        times = engine.warm_up(engine.bind(), runs)
-        if times:
-            log.info("plan %s: warm, last run %.1f ms", kind, times[-1] / 1000)
-
-
-def identify(pipeline: Pipeline, name: str, card: ModelCard, loaded: Loaded, camera: Camera) -> NodeIdentity:
+def identify(pipeline: Pipeline, name: str, card: ModelCard, soc: str | None, *, simulated: bool) -> NodeIdentity:
     """Who this node is, as every result says it."""
-    document = pipeline.model_dump_json()
-    revision = "sha256:" + hashlib.sha256(document.encode()).hexdigest()
+    revision = "sha256:" + hashlib.sha256(pipeline.model_dump_json().encode()).hexdigest()
     return NodeIdentity(
         node=pipeline.station.node,
         epoch=new_epoch(),
         software=__version__,
         recipe=Recipe(name, revision),
-        model=ModelIdentity(card.name, card.sha256, loaded.soc),
-        simulated=is_simulated(pipeline, camera, loaded),
+        model=ModelIdentity(card.name, card.sha256, soc),
+        simulated=simulated,
         description=pipeline.model_dump(mode="json"),
     )
 

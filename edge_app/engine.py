@@ -27,8 +27,12 @@ KEPT_PLANS = 16
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """A slot's buffers for one engine, and which preprocessing plan's padding they hold."""
+    """A slot's buffers for one engine, and which preprocessing plan's padding they hold.
 
+    It knows its engine, so that a plan that was built again never runs on buffers of the session before.
+    """
+
+    engine: Engine
     binding: Binding
     prepared_for: Plan | None = None
     geometry: Geometry | None = None
@@ -59,7 +63,7 @@ class Engine:
 
     def bind(self) -> Work:
         """Buffers for one slot."""
-        return Work(self.session.bind())
+        return Work(self, self.session.bind())
 
     def preprocess(self, frame: Frame, work: Work) -> None:
         """Writes a complete frame into the slot's input."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from edge_app.clock import monotonic_us
-from edge_app.engine import Engine, Work
+from edge_app.engine import Work
 from edge_app.errors import EdgeAppError
 from edge_app.frame import Frame
 from edge_app.placing import Fault, Placer
@@ -53,12 +53,10 @@ class _Worker:
 class InferenceStage:
     """Takes preprocessed slots; hands on those that ran (`done`) and those without any plan left (`failed`)."""
 
-    engines: Mapping[PlanKind, Engine]
     placer: Placer
     timeout_us: int
     done: Callable[[Slot], None]
     failed: Callable[[Slot, Judgement], None]
-    fault_seen: Callable[[PlanKind, Fault, str], None]
     _queue: queue.SimpleQueue[Slot | None] = field(default_factory=queue.SimpleQueue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _worker: _Worker = field(default_factory=_Worker)
@@ -89,9 +87,9 @@ class InferenceStage:
         ticket = _of(slot.ticket)
         plan = ticket.placement.plan
         self.placer.fault(plan, fault, text)
-        self.fault_seen(plan, fault, text)
         while True:
-            placement = self.placer.retry(plan, ticket.time_left_us())
+            ticket.tried += (plan,)
+            placement = self.placer.retry(ticket.tried, ticket.time_left_us())
             if placement is None or placement.plan not in slot.works:
                 return False
             try:
@@ -100,11 +98,11 @@ class InferenceStage:
             except (EdgeAppError, ValueError, TypeError) as error:
                 plan, text = placement.plan, str(error)
                 self.placer.fault(plan, Fault.ERROR, text)
-                self.fault_seen(plan, Fault.ERROR, text)
 
     def _assign(self, slot: Slot, placement: Placement) -> None:
         ticket = _of(slot.ticket)
-        self.engines[placement.plan].preprocess(_of(slot.frame), slot.works[placement.plan])
+        work = slot.works[placement.plan]
+        work.engine.preprocess(_of(slot.frame), work)
         ticket.placement = placement
         ticket.degraded.add(f"{placement.plan}_fallback")
 
@@ -128,7 +126,8 @@ class InferenceStage:
             with self._lock:
                 worker.busy, worker.plan, worker.since_us = slot, plan, start
             try:
-                self.engines[plan].run(slot.works[plan], ticket.placement.power_mode)
+                work = slot.works[plan]
+                work.engine.run(work, ticket.placement.power_mode)
                 error: EdgeAppError | None = None
             except EdgeAppError as caught:
                 error = caught
@@ -139,7 +138,7 @@ class InferenceStage:
             took = monotonic_us() - start
             ticket.stage_us["infer"] = ticket.stage_us.get("infer", 0) + took
             if error is None:
-                self.placer.observe(plan, took)
+                self.placer.observe(ticket.placement, took)
                 break
             log.error("%s", error)
             if not self.place_again(slot, Fault.ERROR, error.what if error.got is None else error.got):

@@ -36,7 +36,6 @@ STATUS_REASONS = {
 }
 POLL_S = 0.05
 DRAIN_S = 1.0
-NPU_PLANS = (PlanKind.HTP, PlanKind.HYBRID)
 
 
 @dataclass(frozen=True)
@@ -61,22 +60,20 @@ class Line:
         limits: Limits,
         timeout_ms: int,
         max_frames: int | None = None,
-        degraded: frozenset[str] = frozenset(),
+        degraded: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """The camera is open and the engines are loaded; `degraded` is what start-up found not as configured."""
-        self._camera, self._engines, self._placer = camera, engines, placer
+        """The camera is open and the engines are loaded; `degraded` tells what is not as configured."""
+        self._camera, self._placer = camera, placer
         self._inspection, self._outlet, self._limits = inspection, outlet, limits
         self._max_frames = max_frames
-        self._degraded = set(degraded)
-        self.sealer = Sealer(outlet, lambda: frozenset(self._degraded))
+        self._degraded = degraded
+        self.sealer = Sealer(outlet, degraded)
         self._timer = DeadlineTimer(self.sealer)
         self._inference = InferenceStage(
-            engines,
             placer,
             timeout_ms * 1000,
             done=lambda slot: self._to_judge.put(slot),
             failed=self._finish,
-            fault_seen=self._on_fault,
         )
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
@@ -125,6 +122,12 @@ class Line:
         if self._error is not None:
             raise self._error
 
+    def install(self, engine: Engine) -> None:
+        """A plan was built (again): every slot gets buffers for it. Frames in flight keep the buffers they have."""
+        for slot in self._slots:
+            if not slot.retired:
+                slot.works[engine.plan] = engine.bind()
+
     def change_mode(self, to: Mode, reason: str) -> bool:
         """Goes to another mode and tells it; False if there is no way from the present one."""
         with self._mode_lock:
@@ -133,18 +136,18 @@ class Line:
                 return False
             self.mode = to
         log.info("mode %s -> %s: %s", was, to, reason)
-        self._outlet.state(to, was, self._placer.place(), reason)
+        self._outlet.state(to, was, self._placer.last, reason)
         return True
 
     @property
     def degraded(self) -> frozenset[str]:
         """What is not as configured, as results tell it."""
-        return frozenset(self._degraded)
+        return self._degraded()
 
     @property
     def placement(self) -> Placement:
-        """Where the next frame would run."""
-        return self._placer.place()
+        """Where the last frame was placed."""
+        return self._placer.last
 
     @property
     def queue_depth(self) -> int:
@@ -198,8 +201,9 @@ class Line:
 
     def _admit(self, frame: Frame, slot: Slot | None) -> Slot | None:
         """Gives a frame its ticket and a slot, or its UNKNOWN. Returns the slot if it is still free."""
-        ticket = self.sealer.admit(self._ticket(frame))
-        refusal = self._refusal(frame)
+        placement = self._placer.place()
+        ticket = self.sealer.admit(self._ticket(frame, placement or self._placer.last))
+        refusal = self._refusal(frame, placement)
         if refusal is None and slot is None:
             try:
                 slot = self._free.get_nowait()
@@ -214,7 +218,7 @@ class Line:
         self._to_preprocess.put(slot)
         return None
 
-    def _ticket(self, frame: Frame) -> Ticket:
+    def _ticket(self, frame: Frame, placement: Placement) -> Ticket:
         budget_ms = self._limits.deadline_ms
         deadline = None if budget_ms is None else frame.t_capture_mono_us + round(budget_ms * 1000)
         return Ticket(
@@ -224,11 +228,11 @@ class Line:
             frame.t_capture_us,
             frame.t_capture_mono_us,
             deadline,
-            self._placer.place(),
+            placement,
             frame.truth,
         )
 
-    def _refusal(self, frame: Frame) -> Judgement | None:
+    def _refusal(self, frame: Frame, placement: Placement | None) -> Judgement | None:
         """Why a frame is not inspected at all."""
         self._set_alarm(
             "CAMERA_LOST",
@@ -240,6 +244,8 @@ class Line:
             return Judgement(STATUS_REASONS[frame.status], frame.note)
         if not inspects(self.mode):
             return Judgement(Reason.NOT_RUNNING, f"the node is in mode {self.mode}")
+        if placement is None:
+            return Judgement(Reason.RUNTIME_FAULT, "no plan is left to run on")
         if not self._placer.admit():
             return Judgement(Reason.OVERLOAD, "the scheduler lowered the rate")
         return None
@@ -271,7 +277,8 @@ class Line:
         if finding is not None:
             self._finish(slot, finding)
             return
-        self._engines[ticket.placement.plan].preprocess(frame, slot.works[ticket.placement.plan])
+        work = slot.works[ticket.placement.plan]
+        work.engine.preprocess(frame, work)
         ticket.stage_us["preprocess"] = monotonic_us() - start
         self._inference.put(slot)
 
@@ -295,12 +302,12 @@ class Line:
     def _judge_one(self, slot: Slot) -> None:
         ticket, _ = _held(slot)
         start = monotonic_us()
-        plan = ticket.placement.plan
         if ticket.sealed:
             self._release(slot)
             return
         try:
-            found = self._engines[plan].result(slot.works[plan])
+            work = slot.works[ticket.placement.plan]
+            found = work.engine.result(work)
         except InvalidOutput as error:
             self._retry_invalid(slot, error)
             return
@@ -347,13 +354,6 @@ class Line:
                     remedy="restart; the service does so on the cpu plan",
                 )
             )
-
-    def _on_fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
-        self._degraded.add(f"{plan}_fault")
-        name = "NPU_FAULT" if plan in NPU_PLANS else "CPU_FAULT"
-        self._set_alarm(
-            name, True, f"plan {plan}: {fault}: {text}", "the line goes on with the next plan; see edge_app doctor"
-        )
 
     def _set_alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
         """Tells an alarm when it comes and when it goes, not in between."""

@@ -34,28 +34,26 @@ class StartAlarm:
 
 
 @dataclass
-class Loaded:
-    """The plans that are ready, in the order of preference."""
+class Options:
+    """The plans that this pipeline has on this machine, in the order of preference; none is loaded yet."""
 
-    engines: dict[PlanKind, Engine] = field(default_factory=dict)
+    openers: dict[PlanKind, Callable[[], Engine]] = field(default_factory=dict)
+    agrees: list[tuple[PlanKind, PlanKind]] = field(default_factory=list)
     reason: SchedReason = SchedReason.NORMAL
     soc: str | None = None
+    simulated: bool = False
+    """Any of them would not run on the board's own hardware."""
     degraded: set[str] = field(default_factory=set)
     alarms: list[StartAlarm] = field(default_factory=list)
 
     @property
-    def simulated(self) -> bool:
-        """Whether any session is not the board's own hardware."""
-        return any(engine.session.simulated for engine in self.engines.values())
-
-    def close(self) -> None:
-        """Closes every session."""
-        for engine in self.engines.values():
-            engine.session.close()
+    def on_npu(self) -> bool:
+        """Whether any plan uses an NPU."""
+        return PlanKind.HTP in self.openers or PlanKind.HYBRID in self.openers
 
 
-def load_plans(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> Loaded:
-    """Loads what `runtime:` asks for.
+def plan_options(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> Options:
+    """What `runtime:` asks for, as far as this machine has it.
 
     Args:
         pipeline: the whole pipeline.
@@ -63,72 +61,66 @@ def load_plans(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.f
         thresholds: [C], lowest scores that the decoders return.
 
     Raises:
-        RuntimeFault: `provider: qnn` without an NPU and without `fallback: cpu`, or no plan could be loaded (exit 5).
-        ModelError: the cpu plan's file is absent or damaged (exit 4).
+        RuntimeFault: `provider: qnn` without an NPU and without `fallback: cpu` (exit 5).
+        ModelError: the model has no plan for the SoC (exit 4).
     """
-    runtime = pipeline.runtime
+    runtime, region = pipeline.runtime, pipeline.preprocess.region_px
+    options = Options()
     if runtime.provider == "null":
-        return _joined(Loaded(), card, pipeline, thresholds, PlanKind.NULL, None, lambda: open_null(card))
-    loaded = Loaded()
+        options.openers[PlanKind.NULL] = lambda: _engine(open_null(card), card, None, thresholds, region)
+        options.simulated = True
+        return options
     if runtime.provider in ("auto", "qnn"):
-        _load_npu_plans(loaded, pipeline, card, thresholds)
-    if runtime.provider != "qnn" or runtime.fallback == "cpu" or loaded.engines:
-        _joined(
-            loaded,
-            card,
-            pipeline,
-            thresholds,
-            PlanKind.CPU,
-            cpu_plan(card),
-            lambda: open_cpu_plan(card, runtime.threads),
-        )
-    return loaded
+        _add_npu_plans(options, pipeline, card, thresholds)
+    options.openers[PlanKind.CPU] = lambda: _engine(
+        open_cpu_plan(card, runtime.threads), card, cpu_plan(card), thresholds, region
+    )
+    return options
 
 
-def _load_npu_plans(loaded: Loaded, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
+def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
     from edge_app.runtime import qnn
 
-    runtime = pipeline.runtime
+    runtime, region = pipeline.runtime, pipeline.preprocess.region_px
     missing = qnn.npu_missing() if runtime.provider == "auto" or not qnn.is_simulator() else None
     if missing is not None:
-        _without_npu(loaded, pipeline, missing)
+        _without_npu(options, pipeline, missing)
         return
     try:
         soc = _soc(pipeline)
-        for plan in _npu_plans(card, soc):
-            _try_plan(loaded, pipeline, card, thresholds, plan)
+        plans = _npu_plans(card, soc)
     except EdgeAppError as error:
         if runtime.provider == "qnn" and runtime.fallback == "none":
             raise
-        _give_way(loaded, str(error))
+        _give_way(options, error.what)
         return
-    if not loaded.engines:
-        text = f"no NPU plan of {card.name} for {soc} could be loaded"
-        if runtime.provider == "qnn" and runtime.fallback == "none":
-            raise RuntimeFault(text, remedy="see the messages above; or set runtime.fallback: cpu")
-        _give_way(loaded, text)
-    loaded.soc = soc
+    options.soc, options.simulated = soc, qnn.is_simulator()
+    for plan in plans:
+        options.agrees += [(plan.plan, other) for other in plan.agrees_with]
+        options.openers[plan.plan] = lambda plan=plan: _engine(  # type: ignore[misc]
+            open_npu_plan(card, plan, runtime.threads), card, plan, thresholds, region
+        )
 
 
-def _without_npu(loaded: Loaded, pipeline: Pipeline, missing: str) -> None:
+def _without_npu(options: Options, pipeline: Pipeline, missing: str) -> None:
     if pipeline.runtime.provider == "qnn" and pipeline.runtime.fallback == "none":
         raise RuntimeFault(
             "runtime.provider is qnn, but there is no NPU here",
             got=missing,
             remedy="run `edge_app doctor`; or set runtime.provider: auto, or runtime.fallback: cpu",
         )
-    loaded.reason = SchedReason.NO_NPU
+    options.reason = SchedReason.NO_NPU
     if pipeline.runtime.provider == "qnn":
-        _give_way(loaded, missing)
+        _give_way(options, missing)
     else:
         log.info("plan cpu: %s", missing)
 
 
-def _give_way(loaded: Loaded, text: str) -> None:
+def _give_way(options: Options, text: str) -> None:
     log.warning("the NPU is not used: %s", text)
-    loaded.reason = SchedReason.NO_NPU
-    loaded.degraded.add("cpu_fallback")
-    loaded.alarms.append(StartAlarm("NPU_FAULT", text, "the line runs on the CPU; run `edge_app doctor`"))
+    options.reason = SchedReason.NO_NPU
+    options.degraded.add("cpu_fallback")
+    options.alarms.append(StartAlarm("NPU_FAULT", text, "the line runs on the CPU; run `edge_app doctor`"))
 
 
 def _soc(pipeline: Pipeline) -> str:
@@ -156,41 +148,6 @@ def _npu_plans(card: ModelCard, soc: str) -> list[Plan]:
             remedy=f"edge_app model compile {card.name} --soc {soc}",
         )
     return found
-
-
-def _try_plan(
-    loaded: Loaded, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32], plan: Plan
-) -> None:
-    try:
-        _joined(
-            loaded,
-            card,
-            pipeline,
-            thresholds,
-            plan.plan,
-            plan,
-            lambda: open_npu_plan(card, plan, pipeline.runtime.threads),
-        )
-    except EdgeAppError as error:
-        log.error("plan %s of %s can't be loaded: %s", plan.plan, card.name, error)
-        loaded.degraded.add(f"{plan.plan}_unavailable")
-        loaded.alarms.append(
-            StartAlarm("PLAN_UNAVAILABLE", f"plan {plan.plan}: {error.what}", error.remedy or "compile it again")
-        )
-
-
-def _joined(
-    loaded: Loaded,
-    card: ModelCard,
-    pipeline: Pipeline,
-    thresholds: npt.NDArray[np.float32],
-    kind: PlanKind,
-    plan: Plan | None,
-    open_session: Callable[[], Session],
-) -> Loaded:
-    """Opens a session and joins it with its preprocessing and decode."""
-    loaded.engines[kind] = _engine(open_session(), card, plan, thresholds, pipeline.preprocess.region_px)
-    return loaded
 
 
 def _engine(

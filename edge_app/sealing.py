@@ -11,7 +11,7 @@ from typing import Protocol
 
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.frame import TrueDefect
-from edge_app.verdict import Judgement, Mode, Placement, Reason, Sealed, Verdict
+from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason, Sealed, Verdict
 
 LATENCIES_KEPT = 4096
 
@@ -43,6 +43,8 @@ class Ticket:
     truth: tuple[TrueDefect, ...] | None = None
     stage_us: dict[str, int] = field(default_factory=dict)
     degraded: set[str] = field(default_factory=set)
+    tried: tuple[PlanKind, ...] = ()
+    """Plans on which this frame failed."""
     sealed: bool = False
 
     def time_left_us(self) -> int | None:

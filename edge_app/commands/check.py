@@ -57,14 +57,13 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
         EdgeAppError: the first thing that does not hold.
     """
     from edge_app.frame_guard import make_guard
-    from edge_app.judge import make_recipe
     from edge_app.model import resolve
-    from edge_app.plans import load_plans
+    from edge_app.placed import place_model
 
     card = resolve(pipeline.model, pipeline.preprocess)
-    recipe = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     make_guard(pipeline.judge.guard)
-    loaded = load_plans(pipeline, card, recipe.thresholds)
+    placed = place_model(pipeline, card)
+    recipe = placed.recipe
     try:
         return {
             "model": card.name,
@@ -74,13 +73,13 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
             f" {card.input.fit}",
             "fail_at": {label: round(float(s), 4) for label, s in zip(card.labels, recipe.score, strict=True)},
             "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, recipe.marginal, strict=True)},
-            "plans": [kind.value for kind in loaded.engines],
-            "degraded": sorted(loaded.degraded),
-            "alarms": [f"{alarm.name}: {alarm.text}" for alarm in loaded.alarms],
-            "simulated": loaded.simulated or pipeline.limits.pacing == "offline",
+            "plans": [kind.value for kind in placed.engines],
+            "degraded": sorted(placed.degraded()),
+            "alarms": [f"{alarm.name}: {alarm.text}" for alarm in placed.alarms],
+            "simulated": placed.simulated or pipeline.limits.pacing == "offline",
         }
     finally:
-        loaded.close()
+        placed.stop()
 
 
 def described(section: BaseModel, keys: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:

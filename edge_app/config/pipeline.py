@@ -11,6 +11,7 @@ from edge_app.config.camera import Camera
 from edge_app.config.judge import Judge
 from edge_app.config.results import Results, Station
 from edge_app.config.runtime import Limits, Runtime
+from edge_app.config.scheduler import Scheduler
 from edge_app.config.tensor import HeadKind, Preprocess
 
 
@@ -41,6 +42,7 @@ class Pipeline(Section):
     preprocess: Preprocess = Field(default_factory=lambda: Preprocess(), title="Preprocess")
     model: Model = Field(title="Model")
     runtime: Runtime = Field(default_factory=lambda: Runtime(), title="Runtime")
+    scheduler: Scheduler = Field(default_factory=lambda: Scheduler(), title="Scheduler")
     judge: Judge = Field(default_factory=lambda: Judge(), title="Judge")
     results: Results = Field(default_factory=lambda: Results(), title="Results")
     limits: Limits = Field(title="Limits")

@@ -158,9 +158,13 @@ def test_a_model_of_0_bytes_a_flipped_byte_and_garbage(pipeline: Path, toy_model
     model = copy_of(toy_model, tmp_path)
     content = (model / "model.onnx").read_bytes()
     (model / "model.onnx").write_bytes(b"")
-    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "is not the one that its manifest binds")
+    failed(
+        edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "is not the one that its manifest binds"
+    )
     (model / "model.onnx").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "is not the one that its manifest binds")
+    failed(
+        edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "is not the one that its manifest binds"
+    )
     bare = tmp_path / "bare.onnx"
     for junk, part in ((b"", "the model file is empty"), (b"not a model", "can't load the model")):
         bare.write_bytes(junk)
@@ -173,7 +177,9 @@ def test_a_model_of_the_wrong_shape(pipeline: Path, toy_model: Path, tmp_path: P
     (model / "manifest.yaml").write_text(manifest.replace("width: 64", "width: 128"))
     failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 4, "input is not that of its manifest")
     (model / "manifest.yaml").write_text(manifest.replace("labels: [bright, other]", "labels: [bright, other, third]"))
-    failed(edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 2, "outputs are not those of a yolov8 head")
+    failed(
+        edge_app("--pipeline", pipeline, "--set", f"model.path={model}"), 2, "outputs are not those of a yolov8 head"
+    )
 
 
 def test_a_port_in_use(pipeline: Path) -> None:

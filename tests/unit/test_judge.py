@@ -101,7 +101,11 @@ def test_a_grey_band_above_its_score_is_refused() -> None:
         make_recipe(Judge(classes={"open": ClassRule(marginal=0.7)}), LABELS, SCORE, MARGINAL)
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=3, max_size=8), st.integers(0, 40), st.integers(0, 40))
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=3, max_size=8),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
 def test_inside_agrees_with_opencv(corners: list[tuple[int, int]], x: int, y: int) -> None:
     polygon = np.array(corners, np.float64)
     distance = cv2.pointPolygonTest(np.array(corners, np.float32).reshape(-1, 1, 2), (x + 0.25, y + 0.37), True)

@@ -1,0 +1,118 @@
+"""The canary: one stored inference that a plan must give again before it is trusted with parts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from edge_app.config.manifest import Artifact
+from edge_app.detections import Detections
+from edge_app.engine import Engine
+from edge_app.errors import InvalidOutput, ModelError
+from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.model import ModelCard, check_digest
+from edge_app.runtime.base import TensorInfo
+from edge_app.verdict import PowerMode
+
+SCORE_TOLERANCE = 0.2
+"""By how much a score may differ: plans of one model are quantised differently."""
+IOU_AT_LEAST = 0.6
+SYNTHETIC = re.compile(r"^synthetic product=(\d+) seed=(\d+)$")
+
+
+class Canary:
+    """A picture, and what the float model found in it."""
+
+    def __init__(self, frame: Frame, expected: Detections, firm: float) -> None:
+        """`firm`: what is at or above this score must be found again, and nothing else well above it."""
+        self._frame, self._expected, self._firm = frame, expected, firm
+
+    def prove(self, engine: Engine) -> str | None:
+        """Runs the picture on an engine. None if what was found is what was stored, else what differs.
+
+        Raises:
+            EdgeAppError: the run failed.
+        """
+        work = engine.bind()
+        engine.preprocess(self._frame, work)
+        on_npu = engine.session.provider == "qnn"
+        engine.run(work, PowerMode.BURST if on_npu else PowerMode.NONE)
+        found = engine.result(work)
+        if not isinstance(found, Detections):
+            raise InvalidOutput("a classifier answered a detector's canary")
+        return difference(self._expected, found, self._firm)
+
+
+def difference(expected: Detections, found: Detections, firm: float) -> str | None:
+    """What of two lists of detections does not belong together; None if nothing."""
+    for one, other, what in ((expected, found, "not found again"), (found, expected, "found, but not stored")):
+        slack = 0.0 if one is expected else SCORE_TOLERANCE
+        for index in np.flatnonzero(one.scores >= firm + slack):
+            if not _has(other, one, int(index)):
+                return (
+                    f"label {one.labels[index]} at {one.scores[index]:.2f}, box {one.boxes_px[index].tolist()}: {what}"
+                )
+    return None
+
+
+def _has(others: Detections, one: Detections, index: int) -> bool:
+    box = one.boxes_px[index]
+    low = np.maximum(box[:2], others.boxes_px[:, :2])
+    high = np.minimum(box[2:], others.boxes_px[:, 2:])
+    inner = np.prod(np.clip(high - low, 0, None), axis=1)
+    areas = np.prod(others.boxes_px[:, 2:] - others.boxes_px[:, :2], axis=1)
+    iou = inner / np.maximum(np.prod(box[2:] - box[:2]) + areas - inner, 1e-9)
+    near = (iou >= IOU_AT_LEAST) & (others.labels == one.labels[index])
+    return bool((near & (np.abs(others.scores - one.scores[index]) <= SCORE_TOLERANCE)).any())
+
+
+def load_canary(card: ModelCard) -> Canary | None:
+    """The canary of a model; None if its manifest has none.
+
+    Raises:
+        ModelError: absent, damaged, or of a picture that can't be made.
+    """
+    if card.manifest is None or card.manifest.canary is None or card.folder is None:
+        return None
+    stored = card.manifest.canary
+    file = check_digest(card.folder, Artifact(file=stored.file, sha256=stored.sha256))
+    with np.load(file, allow_pickle=False) as arrays:
+        outputs = {name: np.ascontiguousarray(arrays[name]) for name in arrays.files}
+    frame = _frame(canary_picture(stored.picture, card.folder))
+    infos = tuple(TensorInfo(name, array.shape, array.dtype) for name, array in outputs.items())
+    thresholds = np.array([card.score.get(label, 0.25) for label in card.labels], np.float32)
+    decode = card.decoder(infos, thresholds * 0.5, card.head)
+    from edge_app.engine import tensor_of
+    from edge_app.preprocess import Fit, Plan, Source
+
+    fit = Fit(mode=card.input.fit, method=card.input.method, pad_value=card.input.pad_value)
+    geometry = Plan(Source(frame.width, frame.height, frame.pixel_format), tensor_of(card.input), fit).geometry
+    expected = decode(tuple(outputs.values()), geometry)
+    if not isinstance(expected, Detections):
+        raise ModelError("the canary is no detector's", where=str(file))
+    return Canary(frame, expected, float(thresholds.max()))
+
+
+def canary_picture(picture: str, folder: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """The picture that a manifest names: `synthetic product=P seed=S`, or a file in the model's folder."""
+    if (match := SYNTHETIC.match(picture)) is not None:
+        from edge_app.camera.pcb import draw
+
+        return draw(int(match[1]), int(match[2])).image
+    image = cv2.imread(str(folder / picture), cv2.IMREAD_COLOR)
+    if image is None:
+        raise ModelError(
+            "the canary's picture can't be had",
+            where=str(folder / picture),
+            wanted="a picture, or `synthetic product=P seed=S`",
+            got=picture,
+        )
+    return np.asarray(image, np.uint8)
+
+
+def _frame(image: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Frame:
+    height, width = image.shape[:2]
+    return Frame(1, 1, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, width, height, image)

@@ -1,0 +1,127 @@
+"""The scheduler at work: keeps its state, feeds it what happens, and hands on what it decides.
+
+The scheduler itself is pure (edge_app.scheduler); this is the one place where it meets threads and clocks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from edge_app.clock import monotonic_us
+from edge_app.placing import Fault
+from edge_app.scheduler import (
+    Action,
+    Decision,
+    Event,
+    EventKind,
+    Inputs,
+    Observation,
+    Policy,
+    admit,
+    decide,
+    initial_state,
+    retry_plan,
+)
+from edge_app.verdict import Placement, PlanKind, PowerMode, SchedReason
+from edge_app.zones import ZoneSnapshot
+
+EVENTS = {Fault.ERROR: EventKind.ERROR, Fault.WRONG_OUTPUT: EventKind.WRONG_OUTPUT, Fault.TIMEOUT: EventKind.TIMEOUT}
+NOTHING_PLACED = Placement(PlanKind.CPU, PowerMode.NONE, 1.0, SchedReason.CONFIGURED)
+
+
+class Governor:
+    """Implements Placer by the scheduler. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        deadline_us: int | None,
+        zones: Callable[[], ZoneSnapshot | None] = lambda: None,
+        normal: SchedReason = SchedReason.NORMAL,
+    ) -> None:
+        """Starts with nothing loaded.
+
+        Args:
+            policy: of this pipeline on this board.
+            deadline_us: from capture to sealed verdict; None: there is none.
+            zones: the latest readings.
+            normal: told instead of NORMAL, e.g. NO_NPU where there is none.
+        """
+        self._policy, self._deadline_us, self._zones, self._normal = policy, deadline_us, zones, normal
+        self._lock = threading.Lock()
+        self._state = initial_state(policy)
+        self._events: list[Event] = []
+        self._observations: list[Observation] = []
+        self._actions: list[Action] = []
+        self._operator: PlanKind | None = None
+        self._changes: list[tuple[Placement, str]] = []
+        self.decision = Decision(None, "nothing was decided yet")
+        self.last = NOTHING_PLACED
+
+    def place(self) -> Placement | None:
+        """See Placer. Decides with all that has happened since the last call."""
+        with self._lock:
+            return self._decide()
+
+    def _decide(self) -> Placement | None:
+        events, self._events = tuple(self._events), []
+        observations, self._observations = tuple(self._observations), []
+        inputs = Inputs(monotonic_us(), self._zones(), events, observations, self._deadline_us, self._operator)
+        self._state, decision = decide(self._policy, self._state, inputs)
+        self._actions += decision.actions
+        placement = decision.placement
+        if placement is not None:
+            if placement.reason is SchedReason.NORMAL and self._normal is not SchedReason.NORMAL:
+                placement = replace(placement, reason=self._normal)
+            if (placement.plan, placement.power_mode) != (self.last.plan, self.last.power_mode):
+                self._changes.append((placement, decision.detail))
+            self.last = placement
+        self.decision = decision
+        return placement
+
+    def admit(self) -> bool:
+        """See Placer."""
+        with self._lock:
+            self._state, admitted = admit(self._state, monotonic_us())
+        return admitted
+
+    def observe(self, placement: Placement, infer_us: int) -> None:
+        """See Placer."""
+        with self._lock:
+            self._observations.append(Observation(placement.plan, placement.power_mode, infer_us))
+
+    def fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
+        """See Placer."""
+        self.tell(Event(EVENTS[fault], plan, text))
+
+    def retry(self, tried: tuple[PlanKind, ...], time_left_us: int | None) -> Placement | None:
+        """See Placer."""
+        with self._lock:
+            self._decide()  # the fault itself is known before the next plan is chosen
+            answer = retry_plan(self._policy, self._state, tried, time_left_us, monotonic_us())
+        return answer if isinstance(answer, Placement) else None
+
+    def tell(self, event: Event) -> None:
+        """Something happened to a plan."""
+        with self._lock:
+            self._events.append(event)
+
+    def take_actions(self) -> list[Action]:
+        """What is to be done off the hot path; each action is given once."""
+        with self._lock:
+            actions, self._actions = self._actions, []
+        return actions
+
+    def take_changes(self) -> list[tuple[Placement, str]]:
+        """Changes of plan or power mode since the last call, with the reason in words."""
+        with self._lock:
+            changes, self._changes = self._changes, []
+        return changes
+
+    def prefer(self, plan: PlanKind | None) -> None:
+        """A plan that a person asked for; None: as the scheduler sees fit."""
+        with self._lock:
+            self._operator = plan

@@ -1,0 +1,104 @@
+"""The mechanic: builds, warms and proves plans off the hot path, as the scheduler asks, and tells it how it went."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from edge_app.engine import Engine
+from edge_app.errors import EdgeAppError
+from edge_app.governor import Governor
+from edge_app.scheduler import Action, ActionKind, Decision, Event, EventKind
+from edge_app.verdict import PlanKind
+
+log = logging.getLogger(__name__)
+TICK_S = 0.25
+
+Opener = Callable[[], Engine]
+Prove = Callable[[Engine], str | None]
+"""Runs the canary on an engine; None if it gave what was stored, else what was wrong."""
+
+
+class Mechanic:
+    """Carries out the scheduler's actions: first all at start, then on a thread of its own."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        openers: Mapping[PlanKind, Opener],
+        prove: Prove,
+        warmup_runs: int,
+        on_decision: Callable[[Decision], None] = lambda _decision: None,
+    ) -> None:
+        """`openers` load each plan of this pipeline; `on_decision` is called at every tick."""
+        self._governor, self._openers, self._prove = governor, openers, prove
+        self._warmup_runs = max(warmup_runs, 1)
+        self.on_decision = on_decision
+        self.install: Callable[[Engine], None] = lambda _engine: None
+        """Given every engine that is loaded after the start: the line puts it into its slots."""
+        self.engines: dict[PlanKind, Engine] = {}
+        self.errors: dict[PlanKind, EdgeAppError] = {}
+        """Why a plan can't be loaded."""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="mechanic", daemon=True)
+
+    def prepare(self) -> None:
+        """Loads, warms and proves what the scheduler wants at start, here and now."""
+        while True:
+            self._governor.place()
+            actions = self._governor.take_actions()
+            if not actions:
+                return
+            for action in actions:
+                self._carry_out(action)
+
+    def start(self) -> None:
+        """From here on actions are carried out on the mechanic's own thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; one that is stuck in a driver is not waited for."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(0.5)
+
+    def _work(self) -> None:
+        while not self._stopped.wait(TICK_S):
+            self._governor.place()
+            self.on_decision(self._governor.decision)
+            for action in self._governor.take_actions():
+                self._carry_out(action)
+
+    def _carry_out(self, action: Action) -> None:
+        plan = action.plan
+        try:
+            if action.kind is ActionKind.LOAD:
+                self._load(plan)
+            else:
+                wrong = self._prove(self.engines[plan])
+                kind = EventKind.CANARY_PASSED if wrong is None else EventKind.CANARY_FAILED
+                self._governor.tell(Event(kind, plan, wrong or "the canary gave what was stored"))
+                log.log(
+                    logging.INFO if wrong is None else logging.ERROR, "plan %s: canary: %s", plan, wrong or "as stored"
+                )
+        except EdgeAppError as error:
+            self._failed(action, error)
+        except Exception as error:
+            log.exception("the mechanic failed at %s of plan %s", action.kind, plan)
+            self._failed(action, EdgeAppError(f"{type(error).__name__}: {error}"))
+
+    def _load(self, plan: PlanKind) -> None:
+        engine = self._openers[plan]()
+        times = engine.warm_up(engine.bind(), self._warmup_runs)
+        self.engines[plan] = engine
+        self.errors.pop(plan, None)
+        self.install(engine)
+        log.info("plan %s: loaded and warm, %.1f ms a run", plan, times[-1] / 1000)
+        self._governor.tell(Event(EventKind.LOADED, plan, latency_us=times[-1]))
+
+    def _failed(self, action: Action, error: EdgeAppError) -> None:
+        log.error("plan %s: %s failed: %s", action.plan, action.kind, error)
+        self.errors[action.plan] = error
+        kind = EventKind.LOAD_FAILED if action.kind is ActionKind.LOAD else EventKind.CANARY_FAILED
+        self._governor.tell(Event(kind, action.plan, error.what if error.got is None else f"{error.what}: {error.got}"))

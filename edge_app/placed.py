@@ -1,0 +1,113 @@
+"""A model made ready to run: its plans loaded, warm and proven, and somebody to decide between them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edge_app.canary import load_canary
+from edge_app.config.pipeline import Pipeline
+from edge_app.engine import Engine
+from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
+from edge_app.governor import Governor
+from edge_app.judge import Recipe, make_recipe
+from edge_app.mechanic import Mechanic
+from edge_app.model import ModelCard
+from edge_app.placing import FixedPlacer, Placer
+from edge_app.plans import Options, StartAlarm, plan_options
+from edge_app.scheduler import build_policy
+from edge_app.verdict import PlanKind
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Placed:
+    """What the line needs of a model."""
+
+    recipe: Recipe
+    engines: dict[PlanKind, Engine]
+    placer: Placer
+    mechanic: Mechanic | None
+    soc: str | None
+    simulated: bool
+    alarms: tuple[StartAlarm, ...] = ()
+    start_degraded: frozenset[str] = field(default_factory=frozenset)
+
+    def degraded(self) -> frozenset[str]:
+        """What is not as configured at this moment."""
+        if isinstance(self.placer, Governor):
+            return self.start_degraded | frozenset(self.placer.decision.degraded)
+        return self.start_degraded
+
+    def stop(self) -> None:
+        """Ends the mechanic and gives the sessions back."""
+        if self.mechanic is not None:
+            self.mechanic.stop()
+        for engine in self.engines.values():
+            engine.session.close()
+
+
+def place_model(pipeline: Pipeline, card: ModelCard) -> Placed:
+    """Loads the plans that this pipeline has on this machine.
+
+    Raises:
+        RuntimeFault: `provider: qnn`, and the NPU can't be had (exit 5).
+        EdgeAppError: no plan at all could be loaded; the first plan's own error.
+    """
+    if card.task != "detect":
+        raise ConfigError(
+            "a classifier can't judge defects",
+            where=str(card.file),
+            wanted="a model with task: detect",
+            got=f"task: {card.task}",
+        )
+    recipe = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
+    options = plan_options(pipeline, card, recipe.thresholds)
+    alarms, degraded = tuple(options.alarms), frozenset(options.degraded)
+    if PlanKind.NULL in options.openers:
+        engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
+        return Placed(recipe, engines, FixedPlacer(PlanKind.NULL), None, None, options.simulated, alarms, degraded)
+    mechanic, governor = _with_scheduler(pipeline, card, options)
+    mechanic.prepare()
+    _refuse_without_plan(pipeline, options, mechanic, governor)
+    log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
+    return Placed(recipe, mechanic.engines, governor, mechanic, options.soc, options.simulated, alarms, degraded)
+
+
+def _with_scheduler(pipeline: Pipeline, card: ModelCard, options: Options) -> tuple[Mechanic, Governor]:
+    canary = load_canary(card)
+    policy = build_policy(
+        pipeline.scheduler, tuple(options.openers), options.agrees, zones=None, canaries=canary is not None
+    )
+    deadline_ms = pipeline.limits.deadline_ms
+    governor = Governor(
+        policy, deadline_us=None if deadline_ms is None else round(deadline_ms * 1000), normal=options.reason
+    )
+    prove = (lambda _engine: None) if canary is None else canary.prove
+    return Mechanic(governor, options.openers, prove, pipeline.runtime.warmup_runs), governor
+
+
+def _refuse_without_plan(pipeline: Pipeline, options: Options, mechanic: Mechanic, governor: Governor) -> None:
+    errors = [mechanic.errors[plan] for plan in options.openers if plan in mechanic.errors]
+    npu_ready = any(plan in mechanic.engines for plan in (PlanKind.HTP, PlanKind.HYBRID))
+    runtime = pipeline.runtime
+    if options.on_npu and errors and not npu_ready and runtime.provider == "qnn" and runtime.fallback == "none":
+        raise RuntimeFault(
+            "no NPU plan could be loaded",
+            where=errors[0].where,
+            got=errors[0].what if errors[0].got is None else f"{errors[0].what}: {errors[0].got}",
+            remedy=f"{errors[0].remedy or 'see the messages above'}; or set runtime.fallback: cpu",
+        )
+    if governor.place() is None:
+        raise errors[0] if errors else EdgeAppError("no plan is ready to run", got=governor.decision.detail)
+
+
+def resident_mb() -> float:
+    """Resident memory of this process."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return float("nan")
+    return pages * 4096 / 1e6

@@ -13,7 +13,7 @@ from edge_app import __version__
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
-from edge_app.errors import CameraError
+from edge_app.errors import CameraError, EdgeAppError
 from edge_app.frame_guard import make_guard
 from edge_app.governor import Governor
 from edge_app.judge import judge
@@ -77,11 +77,15 @@ class App:
 
     def close(self) -> None:
         """Ends everything in order; raises what ended the line, if that was an error."""
+        reason = "clean stop"
         try:
             self.line.close()
+        except EdgeAppError as error:
+            reason = error.what
+            raise
         finally:
             self.placed.stop()
-            self.outlet.close()
+            self.outlet.close(reason)
             self.camera.close()
 
     def summary(self) -> Summary:

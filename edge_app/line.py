@@ -116,9 +116,10 @@ class Line:
         return self._ended.wait(timeout_s)
 
     def close(self) -> None:
-        """After the end: says STOPPED, and raises what ended the line, if that was an error."""
+        """After the end; raises what ended the line, if that was an error. The outlet tells STOPPED as it closes."""
         self._timer.stop()
-        self.change_mode(Mode.STOPPED, "stopped" if self._error is None else self._error.what)
+        with self._mode_lock:
+            self.mode = Mode.STOPPED
         if self._error is not None:
             raise self._error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from edge_app.errors import BusError
+from edge_app.errors import ConfigError
 
 _TCP = re.compile(r"^tcp://(?P<host>\[[0-9A-Fa-f:.]+\]|[^:/\s]+):(?P<port>\d+|\*)$")
 
@@ -21,13 +21,13 @@ def check_endpoint(endpoint: str, key: str, *, secured: bool, simulated: bool, a
         allow_simulated: `results.allow_simulated_off_loopback`.
 
     Raises:
-        BusError: says which, and what would be accepted.
+        ConfigError: says which, and what would be accepted.
     """
     if endpoint.startswith("ipc://") and len(endpoint) > len("ipc://"):
         return
     match = _TCP.match(endpoint)
     if match is None or (match["port"] != "*" and not 0 < int(match["port"]) < 65536):
-        raise BusError(
+        raise ConfigError(
             "not an endpoint that can be bound",
             where=f"results.{key}",
             wanted="tcp://ADDRESS:PORT, e.g. tcp://127.0.0.1:5560, or null for none",
@@ -36,7 +36,7 @@ def check_endpoint(endpoint: str, key: str, *, secured: bool, simulated: bool, a
     if is_loopback(match["host"]):
         return
     if not secured:
-        raise BusError(
+        raise ConfigError(
             "without keys only this machine may listen",
             where=f"results.{key}",
             wanted="a loopback address, e.g. tcp://127.0.0.1:5560",
@@ -44,7 +44,7 @@ def check_endpoint(endpoint: str, key: str, *, secured: bool, simulated: bool, a
             remedy="make keys with `edge_app keys new` and name them in results.security, or bind 127.0.0.1",
         )
     if simulated and not allow_simulated:
-        raise BusError(
+        raise ConfigError(
             "simulated results may not leave this machine",
             where=f"results.{key}",
             wanted="a loopback address: the camera or the session of this pipeline is simulated",

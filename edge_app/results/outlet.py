@@ -67,7 +67,8 @@ class Outlet:
         """Opens the wire.
 
         Raises:
-            BusError: a port is in use, an endpoint is bad, or may not be bound.
+            BusError: a port is in use.
+            ConfigError: an endpoint is bad, or may not be bound.
         """
         if self._bus is None:
             return
@@ -125,14 +126,14 @@ class Outlet:
             return True
         return self._bus.alive and clock.monotonic_us() - self._bus.last_turn_us < within_us
 
-    def close(self) -> None:
-        """Sends what waits, `state: STOPPED` last, and closes; within 1 s."""
+    def close(self, reason: str = "clean stop") -> None:
+        """Sends what waits, `state: STOPPED` with the reason last, and closes; within 1 s."""
         if self._bus is None or not self._bus.alive:
             return
         status = self._status()
         was = self._mode or status.mode
         placement = self._placement or status.placement
-        body = wire.encode(wire.state(self._identity, clock.utc_us(), Mode.STOPPED, was, placement, "clean stop"))
+        body = wire.encode(wire.state(self._identity, clock.utc_us(), Mode.STOPPED, was, placement, reason))
         self._bus.stop(Message("state", body), CLOSE_TIMEOUT_S)
 
     def _published(self, record: Record) -> None:

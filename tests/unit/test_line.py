@@ -181,7 +181,7 @@ def test_good_and_bad_parts(bench: Bench) -> None:
     run(line)
     assert kept.reasons == [Reason.OK, Reason.DEFECT, Reason.OK, Reason.DEFECT, Reason.DEFECT] * 6
     assert_sealed_once(line, kept)
-    assert [state[0] for state in kept.states] == [Mode.READY, Mode.RUNNING, Mode.STOPPED]
+    assert [state[0] for state in kept.states] == [Mode.READY, Mode.RUNNING]
     defect = next(one for one in kept.results if one.reason is Reason.DEFECT).defects[0]
     assert defect.label == "bright"
     assert set(kept.results[0].stage_us) == {"wait", "preprocess", "infer", "decode"}

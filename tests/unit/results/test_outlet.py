@@ -13,7 +13,7 @@ import zmq
 from wire_samples import PLACEMENT, Line, config, outlet
 
 from edge_app.config.results import Results
-from edge_app.errors import BusError
+from edge_app.errors import BusError, ConfigError
 from edge_app.results import ModelIdentity, Outlet, Recipe, Reply, Request
 from edge_app.verdict import Mode, Reason
 
@@ -290,7 +290,7 @@ def test_a_port_in_use_is_one_clear_error() -> None:
 )
 def test_what_may_not_be_bound_is_refused(changes: dict[str, Any], what: str) -> None:
     opened = outlet(Line(), results=config(**changes))
-    with pytest.raises(BusError, match=what) as caught:
+    with pytest.raises(ConfigError, match=what) as caught:
         opened.start()
     assert f"results.{next(iter(changes))}" in str(caught.value)
 

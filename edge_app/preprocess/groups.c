@@ -21,7 +21,7 @@ static int all_weights(const ea_tap *taps, int32_t count, int w0, int w1) {
 /* The special cases are worth their code only where they are common; GENERAL gives the same bits. */
 static int blend_of(const ea_plan *p) {
     const int gray_of_colour = p->spec.color == EA_GRAY && p->family != EA_MONO;
-    if (p->family == EA_FAMILY_BAYER || gray_of_colour) return EA_GENERAL;
+    if (p->family == EA_FAMILY_BAYER || gray_of_colour || p->spec.method == EA_SAMPLE) return EA_GENERAL;
     const int32_t w = p->spec.inner_w, h = p->spec.inner_h, half = EA_WEIGHT_ONE / 2;
     if (all_weights(p->x, w, EA_WEIGHT_ONE, 0) && all_weights(p->y, h, EA_WEIGHT_ONE, 0)) return EA_PICK;
     if (p->family != EA_FAMILY_YUYV && all_weights(p->x, w, half, half) && all_weights(p->y, h, half, half)) return EA_BOX2;

@@ -21,6 +21,10 @@
 
 void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out) { run_rows(plan, frame, out); }
 
+void ea_sample_avx2(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples) {
+    sample(plan, frame, j, samples);
+}
+
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

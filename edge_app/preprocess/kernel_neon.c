@@ -14,4 +14,8 @@
 
 void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out) { run_rows(plan, frame, out); }
 
+void ea_sample_neon(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples) {
+    sample(plan, frame, j, samples);
+}
+
 #endif

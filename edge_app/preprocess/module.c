@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch.h"
+#include "measure.h"
 
 static const char PLAN[] = "edge_app.preprocess.plan";
 
@@ -172,6 +173,10 @@ static PyObject *py_run(PyObject *self, PyObject *args) {
     }
     const ea_spec *s = &held->plan->spec;
     int good = check_frame(&frame, s) == 0 && check_tensor(&out, s) == 0 && check_apart(&frame, &out) == 0;
+    if (good && s->method == EA_SAMPLE) {
+        PyErr_SetString(PyExc_ValueError, "this plan is for samples");
+        good = 0;
+    }
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         ea_run(held->plan, frame.buf, out.buf, path);
@@ -198,6 +203,36 @@ static PyObject *py_prepare(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_measure(PyObject *self, PyObject *args) {
+    PyObject *capsule, *frame_object;
+    int path = EA_PATH_SIMD;
+    Py_buffer frame;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO|i", &capsule, &frame_object, &path)) return NULL;
+    held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
+    if (held == NULL) return NULL;
+    if (held->plan->spec.method != EA_SAMPLE) {
+        PyErr_SetString(PyExc_ValueError, "this plan is none for samples");
+        return NULL;
+    }
+    PyObject *result = PyByteArray_FromStringAndSize(NULL, sizeof(ea_measures));
+    if (result == NULL) return NULL;
+    int good = open_buffer(frame_object, &frame, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, "frame") == 0;
+    if (good) {
+        ea_measures *measures = (ea_measures *)PyByteArray_AsString(result);
+        good = check_frame(&frame, &held->plan->spec) == 0;
+        if (good) {
+            Py_BEGIN_ALLOW_THREADS
+            ea_measure(held->plan, frame.buf, measures, path);
+            Py_END_ALLOW_THREADS
+        }
+        PyBuffer_Release(&frame);
+    }
+    if (good) return result;
+    Py_DECREF(result);
+    return NULL;
+}
+
 static PyObject *py_frame_bytes(PyObject *self, PyObject *capsule) {
     (void)self;
     held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
@@ -214,6 +249,7 @@ static PyMethodDef methods[] = {
     {"build", py_build, METH_VARARGS, "build(ints, floats) -> plan"},
     {"run", py_run, METH_VARARGS, "run(plan, frame, out, path=1): path 0 is the scalar one"},
     {"prepare", py_prepare, METH_VARARGS, "prepare(plan, out): writes the padding"},
+    {"measure", py_measure, METH_VARARGS, "measure(plan, frame, path=1) -> counts as a bytearray of uint32"},
     {"frame_bytes", py_frame_bytes, METH_O, "frame_bytes(plan) -> bytes that a frame must have"},
     {"simd", py_simd, METH_NOARGS, "simd() -> 'avx2', 'neon' or 'none'"},
     {NULL, NULL, 0, NULL},

@@ -1,5 +1,7 @@
 #include "plan.h"
 
+#include "measure.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -35,6 +37,9 @@ const char *ea_spec_error(const ea_spec *s) {
     if (!in_range(s->color, 0, EA_COLORS - 1) || !in_range(s->layout, 0, EA_LAYOUTS - 1) || !in_range(s->dtype, 0, EA_DTYPES - 1) ||
         !in_range(s->method, 0, EA_METHODS - 1))
         return "unknown colour order, layout, type or method";
+    if (s->method == EA_SAMPLE && (s->color != EA_GRAY || s->inner_w > s->region_w || s->inner_h > s->region_h ||
+                                   s->inner_w > EA_MEASURE_COLUMNS || s->inner_h > EA_MEASURE_ROWS))
+        return "samples are gray, at most 640x320 and no more than pixels";
     if (!in_range(s->pad_value, 0, 255)) return "pad value must be 0..255";
     if (s->raw && s->dtype != EA_UINT8) return "raw pixels need a uint8 tensor";
     return NULL;
@@ -72,6 +77,19 @@ void ea_linear_taps(ea_tap *taps, int32_t n, int32_t m, int32_t first, int32_t c
         taps[i].p1 = origin + q;
         taps[i].w0 = (int16_t)lrintf((1.0f - f) * (float)EA_WEIGHT_ONE);
         taps[i].w1 = (int16_t)lrintf(f * (float)EA_WEIGHT_ONE);
+    }
+}
+
+void ea_sample_taps(ea_tap *taps, int32_t n, int32_t m, int32_t origin, int32_t limit) {
+    const int32_t step = n / m;
+    for (int32_t i = 0; i < m; i++) {
+        int32_t p = origin + i * step + (step - 1) / 2, last = origin + n - 1;
+        if (limit > 0) {
+            last = limit - 2;
+            p = p > limit - 3 ? limit - 3 : p;
+            p = p < 1 ? 1 : p;
+        }
+        taps[i] = (ea_tap){p, p < last ? p + 1 : p, EA_WEIGHT_ONE / 2, EA_WEIGHT_ONE / 2};
     }
 }
 
@@ -117,7 +135,12 @@ void ea_plan_build(void *mem, const ea_spec *s) {
     plan->bytes = l.end;
     plan->x = x;
     plan->y = y;
-    ea_linear_taps(x, s->region_w, s->resized_w, s->crop_x, s->inner_w, s->region_x, 0);
-    ea_linear_taps(y, s->region_h, s->resized_h, s->crop_y, s->inner_h, s->region_y, 1);
+    if (s->method == EA_SAMPLE) {
+        ea_sample_taps(x, s->region_w, s->inner_w, s->region_x, is_bayer(s->format) ? s->width : 0);
+        ea_sample_taps(y, s->region_h, s->inner_h, s->region_y, 0);
+    } else {
+        ea_linear_taps(x, s->region_w, s->resized_w, s->crop_x, s->inner_w, s->region_x, 0);
+        ea_linear_taps(y, s->region_h, s->resized_h, s->crop_y, s->inner_h, s->region_y, 1);
+    }
     ea_build_groups(plan, (ea_group *)(block + l.group), (ea_fetch *)(block + l.fetch), (ea_fetch *)(block + l.chroma));
 }

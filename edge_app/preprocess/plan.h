@@ -14,7 +14,7 @@
 enum ea_format {
     EA_BGR8, EA_RGB8, EA_GRAY8, EA_NV12, EA_YUYV, EA_BAYER_RG8, EA_BAYER_GB8, EA_BAYER_GR8, EA_BAYER_BG8, EA_FORMATS
 };
-enum ea_method { EA_BILINEAR, EA_AREA, EA_ANTIALIAS, EA_METHODS };
+enum ea_method { EA_BILINEAR, EA_AREA, EA_ANTIALIAS, EA_SAMPLE, EA_METHODS };
 enum ea_layout { EA_NCHW, EA_NHWC, EA_LAYOUTS };
 enum ea_dtype { EA_FLOAT32, EA_UINT8, EA_UINT16, EA_DTYPES };
 enum ea_color { EA_RGB, EA_BGR, EA_GRAY, EA_COLORS };
@@ -72,6 +72,9 @@ size_t ea_dtype_bytes(int dtype);
 /* The taps of OpenCV's INTER_LINEAR along one axis: source length n resized to m, positions first .. first+count-1.
  * At the ends columns clamp the weight and rows (is_row) keep it, as OpenCV does. */
 void ea_linear_taps(ea_tap *taps, int32_t n, int32_t m, int32_t first, int32_t count, int32_t origin, int is_row);
+/* Sample points (p0) every n / m px, from half a step in, and their neighbours (p1). Weights are not used.
+ * Points outside 1 .. limit - 3 are moved there: the columns where a Bayer frame has colours of its own. limit 0: none. */
+void ea_sample_taps(ea_tap *taps, int32_t n, int32_t m, int32_t origin, int32_t limit);
 
 int ea_row_bytes(const ea_spec *spec);
 int32_t ea_group_count(const ea_spec *spec);

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Method = Literal["bilinear", "area", "antialias"]
 
-_FORMATS = (
+FORMATS = (
     PixelFormat.BGR8, PixelFormat.RGB8, PixelFormat.GRAY8, PixelFormat.NV12, PixelFormat.YUYV,
     PixelFormat.BAYER_RG8, PixelFormat.BAYER_GB8, PixelFormat.BAYER_GR8, PixelFormat.BAYER_BG8,
 )  # fmt: skip
@@ -68,6 +68,11 @@ class Source:
         if stride is None:
             stride = max(self.stride_bytes, (self.width + 1) // 2 * 2)
         return self.stride_bytes * self.height if self.uv_offset is None else self.uv_offset, stride
+
+    @property
+    def chroma_if_nv12(self) -> tuple[int, int]:
+        """`chroma`, or zeros for formats of one plane."""
+        return self.chroma if self.pixel_format is PixelFormat.NV12 else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +227,8 @@ class Plan:
         s, t, f, g = self.source, self.tensor, self.fit, self.geometry
         x0, y0, x1, y1 = g.region
         return (
-            _FORMATS.index(s.pixel_format), s.width, s.height, s.matrix == "bt709", s.range == "full",
-            s.stride_bytes, *(s.chroma if s.pixel_format is PixelFormat.NV12 else (0, 0)),
+            FORMATS.index(s.pixel_format), s.width, s.height, s.matrix == "bt709", s.range == "full",
+            s.stride_bytes, *s.chroma_if_nv12,
             x0, y0, x1 - x0, y1 - y0, g.resized_width, g.resized_height, g.crop_x, g.crop_y,
             t.width, t.height, g.pad_x, g.pad_y, g.inner_width, g.inner_height,
             _COLORS.index(t.color), _LAYOUTS.index(t.layout), _DTYPES.index(t.dtype), _METHODS.index(f.method),

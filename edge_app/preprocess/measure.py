@@ -1,0 +1,166 @@
+"""What the frame guard needs to know of a frame: light, contrast, sharpness, and where things lie.
+
+Everything is counted on a grid of sample points (at most 640 x 320), so the cost does not grow with the frame. At each
+point the luma is taken there, one px to the right and one px down: that is the full resolution of the sensor, so a
+lens out of focus shows in a 12 Mpixel frame as well as in a small one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_app.errors import ConfigError
+from edge_app.preprocess import _native
+from edge_app.preprocess.geometry import Region
+from edge_app.preprocess.plan import FORMATS, Source
+
+if TYPE_CHECKING:
+    from edge_app.preprocess._native import Buffer
+
+Floats = npt.NDArray[np.float32]
+Counts = npt.NDArray[np.int64]
+
+MOST_COLUMNS, MOST_ROWS = 640, 320
+DARK, BRIGHT = 4, 251
+"""A sample point at or below DARK, or at or above BRIGHT, counts as clipped."""
+_LEAST_EDGE = 8.0
+_EDGE_OF_NOISE, _EDGE_OF_CONTRAST = 4 * 1.4826, 0.4
+"""A step is an edge above 4 sigma of the noise (1.4826 times the median step), or above 0.4 of the contrast."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMeasures:
+    """Measures of one frame. Luma is 0..255; arrays are float32.
+
+    Attributes:
+        mean_luma: mean.
+        contrast: 99th less 1st percentile of luma.
+        dark_fraction, bright_fraction: share of sample points clipped to black or white, 0..1.
+        noise: median step between neighbours, both directions, grey levels: noise where most of the frame is even.
+        sharpness: 1 / px, how steep edges are: mean slope of edges, weighted by slope, over contrast. A step over w px
+            gives 1 / w, a Gaussian blur of sigma s gives 1 / (3.5 s). It depends on how high and steep edges are, not
+            on how many there are. 0: no edge at all.
+        sharpness_x, sharpness_y: the same of steps along a row or a column alone; they differ in motion blur.
+        edge_fraction: share of steps that count as edges.
+        luma_columns, luma_rows: mean luma of each column and row of sample points.
+        edge_columns, edge_rows: mean step along the row in each column, along the column in each row.
+        column_step_px, row_step_px: frame px from one entry of these profiles to the next.
+    """
+
+    mean_luma: float
+    contrast: float
+    dark_fraction: float
+    bright_fraction: float
+    noise: float
+    sharpness: float
+    sharpness_x: float
+    sharpness_y: float
+    edge_fraction: float
+    luma_columns: Floats
+    luma_rows: Floats
+    edge_columns: Floats
+    edge_rows: Floats
+    column_step_px: int
+    row_step_px: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Sample points of a frame's region: how many along a row and a column, and px from one to the next."""
+
+    region: Region
+    columns: int
+    rows: int
+    column_step_px: int
+    row_step_px: int
+
+    @classmethod
+    def of(cls, source: Source, region: Region | None) -> Grid:
+        """The finest grid of at most 640 x 320 points."""
+        x0, y0, x1, y1 = region or (0, 0, source.width, source.height)
+        across, down = -(-(x1 - x0) // MOST_COLUMNS), -(-(y1 - y0) // MOST_ROWS)
+        return cls((x0, y0, x1, y1), (x1 - x0) // max(across, 1), (y1 - y0) // max(down, 1), across, down)
+
+
+def measure(frame: Buffer, source: Source, region: Region | None = None) -> FrameMeasures:
+    """Measure one frame in C, the GIL released.
+
+    Args:
+        frame: uint8, one piece of memory, as for Plan.run.
+        source: how the frame lies in memory.
+        region: x0, y0, x1, y1 that is looked at, px; None: all of it.
+
+    Raises:
+        ConfigError: the source or region is impossible.
+        TypeError, ValueError: the buffer is too small, not of bytes, or not contiguous.
+    """
+    grid, native = _plan(source, region)
+    return of_counts(np.frombuffer(_native.measure(native, frame), np.uint32), grid)
+
+
+@lru_cache(maxsize=32)
+def _plan(source: Source, region: Region | None) -> tuple[Grid, object]:
+    grid = Grid.of(source, region)
+    try:
+        return grid, native_plan(source, grid)
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(f"this frame can't be measured: {error}", got=f"{source}, region {region}") from error
+
+
+def native_plan(source: Source, grid: Grid) -> object:
+    """The C plan that samples a grid: to a gray uint8 tensor of its size."""
+    x0, y0, x1, y1 = grid.region
+    size = grid.columns, grid.rows
+    gray, planar, uint8, sample = 2, 0, 1, 3
+    ints = (
+        FORMATS.index(source.pixel_format), source.width, source.height, source.matrix == "bt709",
+        source.range == "full", source.stride_bytes, *source.chroma_if_nv12,
+        x0, y0, x1 - x0, y1 - y0, *size, 0, 0, *size, 0, 0, *size, gray, planar, uint8, sample, 0, 1,
+    )  # fmt: skip
+    return _native.build(ints, (0.0,) * 9)
+
+
+def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:
+    """Measures from what C counted: histograms of luma and of steps, sums of columns and rows (see measure.h)."""
+    whole = counts.astype(np.int64)
+    luma, across, down = whole[:256], whole[256:512], whole[512:768]
+    columns, rows = whole[768 : 768 + 2 * MOST_COLUMNS], whole[768 + 2 * MOST_COLUMNS :]
+    points = grid.columns * grid.rows
+    contrast = float(_percentile(luma, 0.99) - _percentile(luma, 0.01))
+    noise = float(_percentile(across + down, 0.5))
+    edges = np.arange(256) > max(min(_EDGE_OF_NOISE * noise, _EDGE_OF_CONTRAST * contrast), _LEAST_EDGE)
+    return FrameMeasures(
+        mean_luma=float(luma @ np.arange(256)) / points,
+        contrast=contrast,
+        dark_fraction=int(luma[: DARK + 1].sum()) / points,
+        bright_fraction=int(luma[BRIGHT:].sum()) / points,
+        noise=noise,
+        sharpness=_slope((across + down) * edges, contrast),
+        sharpness_x=_slope(across * edges, contrast),
+        sharpness_y=_slope(down * edges, contrast),
+        edge_fraction=int(((across + down) * edges).sum()) / (2 * points),
+        luma_columns=(columns[: grid.columns] / grid.rows).astype(np.float32),
+        edge_columns=(columns[MOST_COLUMNS:][: grid.columns] / grid.rows).astype(np.float32),
+        luma_rows=(rows[: grid.rows] / grid.columns).astype(np.float32),
+        edge_rows=(rows[MOST_ROWS:][: grid.rows] / grid.columns).astype(np.float32),
+        column_step_px=grid.column_step_px,
+        row_step_px=grid.row_step_px,
+    )
+
+
+def _percentile(histogram: Counts, share: float) -> int:
+    """The lowest value that at least this share of the counted points does not exceed."""
+    reached = np.cumsum(histogram)
+    return int(np.searchsorted(reached, share * reached[-1]))
+
+
+def _slope(edges: Counts, contrast: float) -> float:
+    """Mean of the steps, weighted by the step itself, as a share of the contrast; 0 without steps."""
+    steps = np.arange(256)
+    total = int(edges @ steps)
+    return int(edges @ steps**2) / total / contrast if total and contrast else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from edge_app.camera.base import Camera, missed_between
 from edge_app.config.camera import Camera as CameraSection
 from edge_app.config.camera import FolderCamera, SyntheticCamera
+from edge_app.config.pipeline import is_live
 
 __all__ = ["Camera", "make_camera", "missed_between", "open_camera"]
 
@@ -19,9 +20,13 @@ def make_camera(section: CameraSection) -> Camera:
         from edge_app.camera.synthetic import SyntheticSource
 
         return SyntheticSource(section)
-    from edge_app.camera.video import VideoSource
+    if is_live(section.path, section.live):
+        from edge_app.camera.live import LiveSource
 
-    return VideoSource(section)
+        return LiveSource(section)
+    from edge_app.camera.video import VideoFileSource
+
+    return VideoFileSource(section)
 
 
 def open_camera(section: CameraSection) -> Camera:

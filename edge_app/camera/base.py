@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.clock import monotonic_us, utc_us
+from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.frame import Frame, FrameStatus, PixelFormat, TrueDefect
 
 Pixels = npt.NDArray[np.uint8]
@@ -86,20 +86,28 @@ class Births:
         self._last_id += frames
 
     def complete(
-        self, pixels: Pixels, width: int, height: int, *, name: str = "", truth: tuple[TrueDefect, ...] | None = None
+        self,
+        pixels: Pixels,
+        width: int,
+        height: int,
+        *,
+        name: str = "",
+        truth: tuple[TrueDefect, ...] | None = None,
+        t_mono_us: int | None = None,
     ) -> Frame:
-        """A whole frame, born now."""
-        return self._frame(FrameStatus.COMPLETE, width, height, pixels=pixels, name=name, truth=truth)
+        """A whole frame, captured at `t_mono_us` of the monotonic clock; None: now."""
+        return self._frame(FrameStatus.COMPLETE, width, height, t_mono_us, pixels=pixels, name=name, truth=truth)
 
-    def failed(self, status: FrameStatus, note: str, *, name: str = "", width: int = 0, height: int = 0) -> Frame:
-        """A frame without a picture, born now; `note` says why."""
-        return self._frame(status, width, height, name=name, note=note)
+    def failed(self, status: FrameStatus, note: str, *, name: str = "", t_mono_us: int | None = None) -> Frame:
+        """A frame without a picture; `note` says why."""
+        return self._frame(status, 0, 0, t_mono_us, name=name, note=note)
 
     def _frame(
         self,
         status: FrameStatus,
         width: int,
         height: int,
+        t_mono_us: int | None,
         *,
         pixels: Pixels | None = None,
         name: str = "",
@@ -107,11 +115,12 @@ class Births:
         note: str = "",
     ) -> Frame:
         self._last_id += 1
+        captured = monotonic_us() if t_mono_us is None else t_mono_us
         return Frame(
             frame_id=self._last_id,
             trigger_id=self._last_id,  # a free-running camera triggers itself
-            t_capture_us=utc_us(),
-            t_capture_mono_us=monotonic_us(),
+            t_capture_us=monotonic_to_utc_us(captured),
+            t_capture_mono_us=captured,
             status=status,
             pixel_format=self._pixel_format,
             width=width,

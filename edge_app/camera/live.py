@@ -1,0 +1,270 @@
+"""RTSP streams and V4L2 devices: frames in their own time, from sources that fail."""
+
+from __future__ import annotations
+
+import threading
+
+import cv2
+
+from edge_app.camera.base import Births, Handover, PixelPool, Pixels, Silence
+from edge_app.camera.convert import stored_size
+from edge_app.camera.video import JOIN_S, Capture, Flaw, Shot, first_shot, is_device, shown
+from edge_app.clock import monotonic_us
+from edge_app.config.camera import VideoCamera
+from edge_app.errors import CameraError
+from edge_app.frame import Frame, FrameStatus
+
+QUEUE = 4
+"""Frames that wait for the line at most; one that finds no place leaves a hole in the ids."""
+DEFAULT_TIMEOUT_MS = 2000
+LEAST_READ_TIMEOUT_MS = 1000
+FIRST_BACK_OFF_S = 0.25
+LONGEST_HOLE_S = 5.0
+"""A larger step of the time stamps is a clock that was set, not frames that were lost."""
+OLDEST_STAMP_US = 1_000_000
+
+
+class LiveSource:
+    """A stream or device as a camera. Implements Camera.
+
+    A thread of its own reads, so that a read that hangs never holds up the line or a stop. It tells
+    - an outage: one LOST frame once nothing came for `timeout_ms` (or two periods of `rate_fps`); meanwhile it
+      connects again and again, with pauses that double up to `reconnect_max_s`, and `trouble` says what is wrong;
+    - the same frame again (STALE): a time stamp that stands still, or more than `stale_after` equal pictures in a row;
+    - holes: frames for which the line had no place, and with `rate_fps` those that the time stamps show to be missing.
+
+    Frames count from the first `read` on.
+    """
+
+    live = True
+    simulated = False
+
+    def __init__(self, section: VideoCamera) -> None:
+        self._section = section
+        self.pixel_format = section.pixel_format
+        self.period_us = None if section.rate_fps is None else round(1e6 / section.rate_fps)
+        self.width: int | None = None
+        self.height: int | None = None
+        self._silence_s = silence_ms(section) / 1000
+        self._pool = PixelPool()
+        self._born = threading.Lock()
+        """Held while a frame gets its id and its place in the queue, so that ids leave in their order."""
+        self._births = Births(section.pixel_format)
+        self._frames: Handover[Frame] = Handover(QUEUE)
+        self._reading = threading.Event()
+        self._stopped = threading.Event()
+        self._lost = False
+        self._why = ""
+        self._thread: threading.Thread | None = None
+        self._last = LastPicture(self._pool, section.stale_after)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong while no frames come; None while they do."""
+        return self._why or f"{shown(self._section.path)}: no frame comes" if self._lost else None
+
+    def open(self) -> None:
+        """Connect, and wait for one frame. Raises CameraError."""
+        capture = self._connect()
+        self._stopped.clear()
+        self._reading.clear()
+        self._births = Births(self._section.pixel_format)
+        self._frames = Handover(QUEUE)
+        self._lost, self._why = False, ""
+        self._thread = threading.Thread(target=self._watch, args=(capture,), name="live", daemon=True)
+        self._thread.start()
+
+    def read(self) -> Frame | None:
+        """The next frame, or one LOST frame per outage."""
+        self._reading.set()
+        try:
+            frame = self._frames.get(None if self._lost else self._silence_s)
+        except Silence:
+            return self._lose()
+        if self._lost and frame is not None:
+            self._lost, self._why = False, ""
+        return frame
+
+    def recycle(self, frame: Frame) -> None:
+        """Take the pixels' buffer back."""
+        if frame.pixels is not None:
+            self._last.let_go(frame.pixels)
+
+    def stop(self) -> None:
+        """End reading, from any thread."""
+        self._stopped.set()
+        self._frames.stop()
+
+    def close(self) -> None:
+        """End the reading thread; one that hangs in a driver or a dead connection is left to itself."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(JOIN_S)
+            self._thread = None
+
+    def _lose(self) -> Frame | None:
+        with self._born:
+            try:
+                return self._frames.get(0)  # it came at the last moment
+            except Silence:
+                self._lost = True
+                silence_ms = round(self._silence_s * 1000)
+                note = f"{shown(self._section.path)}: no frame for {silence_ms} ms; {self._why or 'still connected'}"
+                return self._births.failed(FrameStatus.LOST, note, name=self._name)
+
+    @property
+    def _name(self) -> str:
+        return shown(self._section.path)
+
+    def _connect(self) -> Capture:
+        """A capture that has given one frame: what opens but gives none is no camera. Raises CameraError."""
+        timeout_ms = max(LEAST_READ_TIMEOUT_MS, 2 * (self.period_us or 0) // 1000)
+        capture = Capture(self._section, self._pool, live=True, read_timeout_ms=timeout_ms)
+        shot = first_shot(capture, self._section)
+        self._pool.take_back(shot.pixels)
+        self.width, self.height = stored_size(self.pixel_format, capture.width, capture.height)
+        return capture
+
+    def _watch(self, capture: Capture | None) -> None:
+        """The reading thread: frames of one connection after the other."""
+        try:
+            while capture is not None:
+                try:
+                    self._follow(capture)
+                finally:
+                    capture.release()
+                capture = self._reconnect()
+        except Exception as error:
+            self._frames.end(error)  # raised again in `read`
+
+    def _follow(self, capture: Capture) -> None:
+        """Frames of one connection, until it breaks."""
+        stamps = Stamps(self._section.rate_fps)
+        self._last.forget()
+        self._why = ""
+        while not self._stopped.is_set():
+            if not capture.grab():
+                self._why = f"{self._name}: the connection broke, or no frame came in time"
+                return
+            t_mono_us, step = self._captured_at(capture), stamps.step(capture.position_ms)
+            shot = capture.take()
+            if self._reading.is_set():
+                self._bear(shot, step, t_mono_us)
+            elif isinstance(shot, Shot):
+                self._pool.take_back(shot.pixels)
+
+    def _captured_at(self, capture: Capture) -> int:
+        """V4L2 stamps frames on the monotonic clock when they are exposed; others count from their arrival."""
+        now_us = monotonic_us()
+        stamp_us = round(capture.position_ms * 1000)
+        if is_device(self._section.path) and 0 <= now_us - stamp_us <= OLDEST_STAMP_US:
+            return stamp_us
+        return now_us
+
+    def _bear(self, shot: Shot | Flaw, step: int, t_mono_us: int) -> None:
+        """Give a frame its id and its place in the queue."""
+        stale = step == 0 or (isinstance(shot, Shot) and self._last.seen_again(shot.pixels))
+        with self._born:
+            self._births.skip(max(0, step - 1))
+            if isinstance(shot, Flaw):
+                frame = self._births.failed(FrameStatus.INCOMPLETE, shot.note, name=self._name, t_mono_us=t_mono_us)
+            elif stale:
+                why = "its time stamp stands still" if step == 0 else "its picture repeats to the last bit"
+                note = f"{self._name}: the same frame again: {why}"
+                frame = self._births.failed(FrameStatus.STALE, note, name=self._name, t_mono_us=t_mono_us)
+            else:
+                frame = self._births.complete(
+                    shot.pixels, shot.width, shot.height, name=self._name, t_mono_us=t_mono_us
+                )
+            taken = self._frames.put(frame, wait=False)
+        if isinstance(shot, Shot) and (stale or not taken):
+            self._last.let_go(shot.pixels)
+
+    def _reconnect(self) -> Capture | None:
+        """A new connection, however long it takes; None after `stop`."""
+        pause_s = FIRST_BACK_OFF_S
+        while not self._stopped.wait(pause_s):
+            try:
+                return self._connect()
+            except CameraError as error:
+                pause_s = min(2 * pause_s, self._section.reconnect_max_s)
+                self._why = f"{error.where}: {error.what} ({error.got}); next attempt in {pause_s:g} s"
+        return None
+
+
+class Stamps:
+    """Time stamps of one connection's frames."""
+
+    def __init__(self, rate_fps: float | None) -> None:
+        self._period_ms = None if rate_fps is None else 1000 / rate_fps
+        self._last_ms: float | None = None
+        self._advancing = False
+
+    def step(self, stamp_ms: float) -> int:
+        """How many frames on from the last one this is: 0 is the same again, more than 1 a hole.
+
+        Stamps that never move say nothing: some sources have none. Without a rate every step is 1.
+        """
+        last_ms, self._last_ms = self._last_ms, stamp_ms
+        if last_ms is None or stamp_ms <= 0:
+            return 1
+        passed_ms = stamp_ms - last_ms
+        if passed_ms == 0:
+            return 0 if self._advancing else 1
+        self._advancing = True
+        if self._period_ms is None or not 0 < passed_ms <= 1000 * LONGEST_HOLE_S:
+            return 1
+        return max(1, round(passed_ms / self._period_ms))
+
+
+class LastPicture:
+    """Tells equal pictures in a row by comparing each with the one before, whose buffer is kept back until then."""
+
+    def __init__(self, pool: PixelPool, stale_after: int) -> None:
+        self._pool = pool
+        self._stale_after = stale_after
+        self._lock = threading.Lock()
+        self._last: Pixels | None = None
+        self._let_go = False
+        self._equal = 0
+
+    def seen_again(self, pixels: Pixels) -> bool:
+        """Whether this picture is one of more than `stale_after` equal ones in a row. It is the last picture now."""
+        last = self._last
+        self._equal = self._equal + 1 if last is not None and equal(last, pixels) else 0
+        self._replace(pixels)
+        return self._equal >= self._stale_after
+
+    def let_go(self, pixels: Pixels) -> None:
+        """Nobody else looks at these pixels any more."""
+        with self._lock:
+            if pixels is self._last:
+                self._let_go = True
+                return
+        self._pool.take_back(pixels)
+
+    def forget(self) -> None:
+        """Compare the next picture with nothing."""
+        self._equal = 0
+        self._replace(None)
+
+    def _replace(self, pixels: Pixels | None) -> None:
+        with self._lock:
+            last, free = self._last, self._let_go
+            self._last, self._let_go = pixels, False
+        if free:
+            self._pool.take_back(last)
+
+
+def equal(one: Pixels, two: Pixels) -> bool:
+    """Whether two pictures are the same to the last bit; a few rows are compared first, since they mostly differ."""
+    if one.shape != two.shape:
+        return False
+    return cv2.norm(one[::16], two[::16], cv2.NORM_INF) == 0 and cv2.norm(one, two, cv2.NORM_INF) == 0
+
+
+def silence_ms(section: VideoCamera) -> int:
+    """After how long without a frame a live source counts as lost."""
+    if section.timeout_ms is not None:
+        return section.timeout_ms
+    return DEFAULT_TIMEOUT_MS if section.rate_fps is None else max(1, round(2000 / section.rate_fps))

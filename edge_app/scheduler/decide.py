@@ -162,7 +162,7 @@ def _next_rung(policy: Policy, state: State, allowed: Allowance, fit: Fit, now_u
             continue
         if present is None or target is present or present.plan not in usable:
             return target
-        must = not admissible(present) or not allowed.fits(present.heat)
+        must = not admissible(present) or allowed.overload(target.heat) < allowed.overload(present.heat)
         dwell = policy.dwell_down_us if must else policy.dwell_up_us
         return target if now_us - state.held.changed_us >= dwell else present
     return None

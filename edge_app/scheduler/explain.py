@@ -99,7 +99,7 @@ def _held_back(picture: Picture) -> Why | None:
             SchedReason.CONFIGURED,
             f"a trigger every {picture.fit.interval_us / 1000:.1f} ms is more than {home.plan} runs",
         )
-    if picture.allowed.fits(home.heat):
+    if picture.allowed.overload(home.heat) == 1.0:
         return None
     overloads = picture.allowed.overloads(home.heat)
     g = overloads.index(max(overloads))

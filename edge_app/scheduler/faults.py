@@ -57,13 +57,13 @@ def pause_us(faults: Faults, failures: int) -> int:
 
 def apply_event(policy: Policy, healths: Healths, event: Event, now_us: int) -> Healths:
     """The breakers after an event. Events that come late, for a plan that is out already, change nothing."""
+    if event.kind is EventKind.TIMEOUT and event.plan in NPU_PLANS:
+        return _without_npu(healths, event, now_us)
     health = healths.get(event.plan)
     if health is None or health.phase is Phase.BARRED:
         return healths
     changed = dict(healths)
-    if event.kind is EventKind.TIMEOUT:
-        _time_out(policy, changed, event, now_us)
-    elif event.kind is EventKind.LOADED:
+    if event.kind is EventKind.LOADED:
         phase = Phase.UNPROVEN if policy.canaries and event.plan in NPU_PLANS else Phase.READY
         latency = event.latency_us if event.latency_us is not None else health.loaded_us
         changed[event.plan] = replace(health, phase=phase, since_us=now_us, loaded_us=latency)
@@ -97,14 +97,13 @@ def _fail(faults: Faults, health: Health, event: Event, now_us: int) -> Health:
     )
 
 
-def _time_out(policy: Policy, healths: dict[PlanKind, Health], event: Event, now_us: int) -> None:
-    """A run that hangs still holds its processor: the NPU is out for good; a hung CPU session is built anew."""
+def _without_npu(healths: Healths, event: Event, now_us: int) -> Healths:
+    """A run that hangs still holds its processor, so the whole NPU is out for good. (A CPU session is built anew.)"""
     text = event.text or "a run did not return"
-    if event.plan not in NPU_PLANS:
-        healths[event.plan] = _fail(policy.config.faults, healths[event.plan], event, now_us)
-        return
-    for plan in NPU_PLANS & healths.keys():
-        healths[plan] = replace(healths[plan], phase=Phase.BARRED, since_us=now_us, text=text)
+    return {
+        plan: replace(health, phase=Phase.BARRED, since_us=now_us, text=text) if plan in NPU_PLANS else health
+        for plan, health in healths.items()
+    }
 
 
 def advance(policy: Policy, healths: Healths, now_us: int, cold: bool) -> tuple[Healths, tuple[Action, ...]]:

@@ -17,6 +17,8 @@ from edge_app.zones import ZoneReading, ZoneSnapshot, ZoneState
 
 FLOOR = 1e-3
 """Least share of its peak that a group is allowed: keeps the order of rungs among those that all exceed it."""
+LEAST_PEAK_W = 1e-3
+"""Of a group that no step heats."""
 ROUNDING = 1e-9
 NO_LIMIT = -1e9
 
@@ -112,15 +114,15 @@ class Allowance(NamedTuple):
         h0, h1, h2 = heat
         return h0 / (m0 if h0 > p0 else s0), h1 / (m1 if h1 > p1 else s1), h2 / (m2 if h2 > p2 else s2)
 
-    def fits(self, heat: Heat) -> bool:
-        """Whether no group gets more than it may take."""
-        return max(self.overloads(heat)) <= 1.0 + ROUNDING
+    def overload(self, heat: Heat) -> float:
+        """The worst ratio of a group, 1 if it fits."""
+        worst = max(self.overloads(heat))
+        return worst if worst > 1.0 + ROUNDING else 1.0
 
 
 def allowance(policy: Policy, now: Levels, present: Heat) -> Allowance:
     """The allowances at these levels for one who is at `present`."""
-    # A group that no step heats has a peak of 0 W and can't be exceeded; any positive number will do.
-    p0, p1, p2 = (p if p > 0.0 else 1.0 for p in policy.peak)
+    p0, p1, p2 = (max(peak, LEAST_PEAK_W) for peak in policy.peak)
     same = (p0 * share(now[0].level), p1 * share(now[1].level), p2 * share(now[2].level))
     more = (p0 * share(now[0].level_more), p1 * share(now[1].level_more), p2 * share(now[2].level_more))
     return Allowance(same, more, present)
@@ -131,8 +133,8 @@ def choose(rungs: Iterable[Rung], allowed: Allowance) -> Rung | None:
     best: Rung | None = None
     least = float("inf")
     for rung in rungs:
-        overload = max(allowed.overloads(rung.heat))
-        if overload <= 1.0 + ROUNDING:
+        overload = allowed.overload(rung.heat)
+        if overload == 1.0:
             return rung
         if overload < least:
             best, least = rung, overload

@@ -25,7 +25,9 @@ class EventKind(StrEnum):
     """A run did not return: plans on that processor are out for this process."""
 
 
-FAULTS = frozenset({EventKind.ERROR, EventKind.WRONG_OUTPUT, EventKind.CANARY_FAILED, EventKind.LOAD_FAILED})
+FAULTS = frozenset(
+    {EventKind.ERROR, EventKind.WRONG_OUTPUT, EventKind.TIMEOUT, EventKind.CANARY_FAILED, EventKind.LOAD_FAILED}
+)
 
 
 @dataclass(frozen=True, slots=True)

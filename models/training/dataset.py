@@ -13,11 +13,11 @@ from even products and even seeds only: each product once, and none of them in t
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 
 import cv2
-import yaml
 
 from edge_app.camera.pcb import LABELS, SIZE_PX, PcbPicture, draw, training_seed
 
@@ -69,14 +69,14 @@ def yolo_rows(picture: PcbPicture) -> str:
     return "".join(rows)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Parse the command line and write the data set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--deeppcb", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--line", type=int, default=800, help="synthetic frames to train on")
     parser.add_argument("--line-val", type=int, default=200, help="synthetic frames to choose scores on")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     for folder in ("images", "labels"):
         (args.out / folder).mkdir(parents=True, exist_ok=True)
     train = add_deeppcb(args.deeppcb, "train", args.out)
@@ -89,8 +89,8 @@ def main() -> None:
         (args.out / f"{name}.txt").write_text("\n".join(listed) + "\n")
         print(f"{name}: {len(listed)} pictures")
     files = {name: f"{name}.txt" for name in lists}
-    data = {"path": str(args.out.resolve()), **files, "names": dict(enumerate(LABELS))}
-    (args.out / "data.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    data = {"path": str(args.out.resolve()), **files, "names": list(LABELS)}
+    (args.out / "data.yaml").write_text(json.dumps(data, indent=2) + "\n")  # JSON is YAML
 
 
 if __name__ == "__main__":

@@ -71,9 +71,17 @@ def _fit_schedule(trainer: UntilTrainer) -> None:
 def use_bfloat16_on_cpu() -> None:
     """Run the network in bfloat16 and its loss in float32 (Ultralytics does so on CUDA only).
 
-    On a CPU with AVX512-BF16 an iteration then takes half the time.
+    On a CPU with AVX512-BF16 an iteration then takes half the time. Strided convolutions stay in float32: oneDNN's
+    bfloat16 backward pass of those is slower than its float32 one (torch 2.14).
     """
     float_loss = DetectionModel.loss
+    mixed_convolution = torch.nn.Conv2d.forward
+
+    def convolution(layer: torch.nn.Conv2d, features: torch.Tensor) -> torch.Tensor:
+        if layer.stride[0] == 1:
+            return mixed_convolution(layer, features)
+        with torch.autocast("cpu", enabled=False):
+            return mixed_convolution(layer, features.to(layer.weight.dtype))
 
     def loss(model: DetectionModel, batch: dict[str, Any], preds: Any = None) -> Any:
         preds = model.forward(batch["img"]) if preds is None else preds
@@ -81,6 +89,7 @@ def use_bfloat16_on_cpu() -> None:
             return float_loss(model, batch, _to_float32(preds))
 
     DetectionModel.loss = loss
+    torch.nn.Conv2d.forward = convolution
     engine.autocast = lambda enabled, device: torch.autocast("cpu", dtype=torch.bfloat16)
 
 

@@ -52,11 +52,12 @@ def count_macs(model: ModelProto) -> Macs:
     index = Index(model)
     sums = Counter[int]()
     for node in model.graph.node:
-        sums[_bits(index, node)] += _macs(index, node)
+        sums[_bits(index, node)] += macs_of(index, node)
     return Macs(sums[8], sums[16], sums[0])
 
 
-def _macs(index: Index, node: NodeProto) -> int:
+def macs_of(index: Index, node: NodeProto) -> int:
+    """Multiply-adds of one node; 0 for those that do not multiply."""
     out = index.shape(node.output[0])
     if out is None:
         return 0

@@ -12,7 +12,7 @@ import io
 import logging
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,6 +86,10 @@ class Recipe:
     style: Style
     raised: tuple[str, ...] = ()
     """mixed: names of compute nodes that run, with their activation, at 16 bits."""
+    equalised: bool = False
+    """Cross-layer equalisation was applied to the float model first."""
+    biases: dict[str, list[float]] = field(default_factory=dict)
+    """Corrected biases, by initializer: they take the place of the float model's."""
 
 
 def prepare(model: ModelProto, head: HeadSpec, image: InputSpec, where: str, *, cut: bool = True) -> Prepared:
@@ -198,9 +202,12 @@ def _overrides(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[str, list[d
     if recipe.activations == "a16":
         # A picture has 8 bits: it crosses to the NPU as bytes and is widened there.
         yield prepared.image.name, [{"quant_type": QuantType.QUInt8, "convert": {"quant_type": QuantType.QUInt16}}]
-    if recipe.activations != "mixed":
         return
     index = Index(prepared.model)
+    for tensor in _tail_tensors(prepared, index):
+        yield tensor, [{"quant_type": QuantType.QUInt16}]
+    if recipe.activations == "a8":
+        return
     by_name = {node.name: node for node in prepared.model.graph.node}
     if unknown := [name for name in recipe.raised if name not in by_name]:
         raise ConfigError("layers to raise that the model has not", got=", ".join(unknown))
@@ -208,14 +215,35 @@ def _overrides(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[str, list[d
         yield tensor, [{"quant_type": QuantType.QUInt16}]
 
 
+def _tail_tensors(prepared: Prepared, index: Index) -> list[str]:
+    """Detectors whose head stays in the graph: all that lies behind the last convs, their results included.
+
+    There, boxes and scores meet under one scale: 16 bits keep both, and so little is computed there that it is cheap.
+    """
+    if prepared.head.kind in ("yolov8_cut", "classify"):
+        return []
+    found: dict[str, None] = {}
+    waiting = [output.name for output in prepared.model.graph.output]
+    while waiting:
+        tensor = waiting.pop()
+        node = index.producer.get(tensor)
+        if node is None or tensor in found:
+            continue
+        found[tensor] = None
+        if node.op_type not in COMPUTE_OPS:
+            waiting.extend(index.dynamic_inputs(node))
+    return list(found)
+
+
 def with_integer_io(
-    model: ModelProto, image: InputSpec, *, nhwc: bool = True
+    model: ModelProto, image: InputSpec, *, nhwc: bool = True, integer_outputs: bool = True
 ) -> tuple[ModelProto, InputSpec, tuple[OutputSpec, ...]]:
     """Drops the Q of the input and the DQ of the outputs, so that integers cross between host and NPU.
 
     Args:
         model: QDQ with float input and outputs.
         image: the float input.
+        integer_outputs: also for the outputs; the C decode takes integers from cut heads and classifiers only.
         nhwc: take the picture as NHWC, the HTP's own layout: saves a transpose of it (9 of 350 M cycles measured).
 
     Returns:
@@ -246,7 +274,7 @@ def with_integer_io(
             info.type.tensor_type.shape.dim, (1, image.height, image.width, _channels(image)), strict=True
         ):
             dim.dim_value = size
-    outputs = tuple(_integer_output(result, index, output) for output in graph.output)
+    outputs = tuple(_integer_output(result, index, output, integer_outputs) for output in graph.output)
     drop_dead(result)
     dtype: Literal["uint8", "uint16"] = "uint8" if isinstance(zero, np.uint8) else "uint16"
     spec = image.model_copy(update={
@@ -255,10 +283,10 @@ def with_integer_io(
     return result, spec, outputs
 
 
-def _integer_output(model: ModelProto, index: Index, output: onnx.ValueInfoProto) -> OutputSpec:
+def _integer_output(model: ModelProto, index: Index, output: onnx.ValueInfoProto, wanted: bool) -> OutputSpec:
     last = index.producer[output.name]
     shape = index.shape(output.name)
-    if last.op_type != "DequantizeLinear" or shape is None:
+    if not wanted or last.op_type != "DequantizeLinear" or shape is None:
         return OutputSpec(name=output.name, shape=shape or (), dtype="float32")
     scale, zero = _encoding(index, last)
     source = index.producer[last.input[0]]
@@ -304,6 +332,8 @@ def encodings_document(ranges: Ranges, recipe: Recipe, tensors: Iterable[str]) -
         "activations": recipe.activations,
         "style": str(recipe.style),
         "raised": list(recipe.raised),
+        "equalised": recipe.equalised,
+        "biases": recipe.biases,
         "ranges": {name: [low, high] for name, (low, high) in sorted(ranges.items()) if name in wanted},
     }
 
@@ -318,6 +348,12 @@ def read_encodings(document: dict[str, Any], where: str) -> tuple[Ranges, Recipe
         if document["format"] != 1:
             raise ValueError(f"format {document['format']}, wanted 1")
         ranges = {name: (float(low), float(high)) for name, (low, high) in document["ranges"].items()}
-        return ranges, Recipe(document["activations"], Style.parse(document["style"]), tuple(document["raised"]))
+        return ranges, Recipe(
+            document["activations"],
+            Style.parse(document["style"]),
+            tuple(document["raised"]),
+            bool(document["equalised"]),
+            dict(document["biases"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError("not an encodings file", where=where, got=str(error)) from error

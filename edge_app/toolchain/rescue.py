@@ -145,6 +145,22 @@ def replace_constant(model: ModelProto, name: str, value: npt.NDArray[np.floatin
     model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name))
 
 
+def changed_biases(before: ModelProto, after: ModelProto) -> dict[str, list[float]]:
+    """The constants of a corrected model that differ, as plain numbers (float32 values survive JSON exactly)."""
+    old = {tensor.name: tensor for tensor in before.graph.initializer}
+    return {
+        tensor.name: [float(value) for value in numpy_helper.to_array(tensor)]
+        for tensor in after.graph.initializer
+        if len(tensor.dims) == 1
+        and numpy_helper.to_array(tensor).tobytes() != numpy_helper.to_array(old[tensor.name]).tobytes()
+    }
+
+
+def as_float32(values: Sequence[float]) -> Weights:
+    """The other way round."""
+    return np.array(values, np.float32)
+
+
 def _convs_with_bias(model: ModelProto) -> Iterator[tuple[NodeProto, Weights, Weights]]:
     index = Index(model)
     for node in model.graph.node:

@@ -49,7 +49,7 @@ SOCS = {
         Soc("sm8450", 36, 69, 8, "[E] [L]", "Snapdragon 8 Gen 1"),
         Soc("qcs8550", 43, 73, 8, "[E] [L] as SM8550", "Dragonwing QCS8550"),
         Soc("sm8550", 43, 73, 8, "[E] [L]", "Snapdragon 8 Gen 2"),
-        Soc("sc8380xp", 60, 73, 8, "[L] arch and VTCM; number: onnxruntime-qnn's examples", "Snapdragon X Elite"),
+        Soc("sc8380xp", 60, 73, 8, "[L]", "Snapdragon X Elite"),
         Soc("qcs9075", 77, 73, 8, "[E] [L] as QCS9100", "Dragonwing IQ-9075"),
         Soc("qcs8275", 82, 75, 8, "[L] as QCS8300", "Dragonwing IQ-8275"),
         Soc("sm8650", 57, 75, 8, "[E] [L]", "Snapdragon 8 Gen 3"),

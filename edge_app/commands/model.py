@@ -1,0 +1,153 @@
+"""Models: from a trained network to verified plans for each SoC.
+
+examples:
+  edge_app model import best.onnx --name mine --task detect         a model folder, fixed and described
+  edge_app model quantize mine --calibration pictures --target-loss 0.5% --data dataset --split val
+  edge_app model compile mine --soc qcs6490,qcs8550                 plans, audited, bound in the manifest
+  edge_app model verify mine --data dataset --split test --json     the ladder: float, QDQ, each plan
+  edge_app model show mine                                          what is there, in one table
+  edge_app model list                                               all models
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from edge_app.commands.arguments import positive
+from edge_app.commands.report import add_json_argument
+from edge_app.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words after `edge_app model`, each with its own arguments."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, add, what in (
+        ("import", _add_import, "make a model folder of a trained .onnx or .pt"),
+        ("quantize", _add_quantize, "make the QDQ model that NPU plans are compiled from"),
+        ("compile", _add_compile, "make the plans of each SoC"),
+        ("verify", _add_verify, "compare every plan with the float model"),
+        ("record", _add_record, "note what was seen on a real board"),
+        ("show", _add_show, "plans of a model: size, segments, float ops, cycles, accuracy"),
+        ("list", _add_list, "all models"),
+        ("socs", _add_socs, "the SoCs that plans can be compiled for, with sources"),
+    ):
+        sub = verbs.add_parser(name, help=what, description=what)
+        add(sub)
+        add_json_argument(sub)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs one verb; needs the extra [toolchain]."""
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "the model toolchain is not installed",
+            wanted="the package onnx",
+            remedy="pip install 'edge_app[toolchain]'",
+        ) from error
+    from edge_app.commands import model_make, model_show, model_verify
+
+    verbs: dict[str, Any] = {
+        "import": model_make.run_import, "quantize": model_make.run_quantize, "compile": model_make.run_compile,
+        "verify": model_verify.run_verify, "record": model_show.run_record, "show": model_show.run_show,
+        "list": model_show.run_list, "socs": model_show.run_socs,
+    }  # fmt: skip
+    return int(verbs[args.verb](args))
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help=".onnx, or an Ultralytics .pt (extra [train])")
+    parser.add_argument("--name", required=True, metavar="N", help="of the new model: a-z, 0-9, - and _")
+    parser.add_argument("--task", required=True, choices=["detect", "classify"])
+    parser.add_argument("--labels", type=Path, metavar="F", help="one label a line, in the model's order")
+    parser.add_argument(
+        "--head", choices=["yolov8", "yolov5", "yolox", "end2end", "classify"], help="if not recognised"
+    )
+    parser.add_argument("--size", metavar="WxH", help="for a model that leaves its input size open")
+    parser.add_argument("--color", choices=["RGB", "BGR", "GRAY"], help="of the model's input, as trained")
+    parser.add_argument("--fit", choices=["letterbox", "letterbox_topleft", "crop", "stretch"], help="as trained")
+    parser.add_argument("--scale", type=float, metavar="S", help="value = (pixel * S - mean) / std, e.g. 0.00392157")
+    parser.add_argument("--mean", type=float, nargs="+", metavar="M", help="per channel, after scale")
+    parser.add_argument("--std", type=float, nargs="+", metavar="D", help="per channel, after scale")
+    parser.add_argument("--models", type=Path, default=Path("models"), metavar="DIR", help="where (default: models)")
+    parser.add_argument(
+        "--soc", metavar="S,S", help="show which ops the HTP of these SoCs takes (default: the shipped ones)"
+    )
+    parser.add_argument("--no-ops", action="store_true", help="do not ask the compiler about the ops")
+
+
+def _add_quantize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a name below models/, or a model's folder")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--calibration", type=Path, metavar="DIR", help="pictures as the camera delivers them")
+    source.add_argument("--from-encodings", action="store_true", help="make it again without pictures, and compare")
+    parser.add_argument("--list", dest="list_file", type=Path, metavar="F", help="which pictures of DIR: a path a line")
+    parser.add_argument("--count", type=positive, metavar="N", help="draw N pictures of DIR by --seed")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--activations", choices=["a8", "a16", "mixed"], default="a8", help="default: a8")
+    parser.add_argument("--raise", dest="raised", default="", metavar="L,L", help="mixed: layers at 16 bits, by name")
+    parser.add_argument("--style", default="", metavar="P=V,..", help="activations= and weights= (a)symmetric")
+    parser.add_argument("--method", choices=["minmax", "percentile", "entropy"], default="minmax")
+    parser.add_argument("--target-loss", metavar="L", help="e.g. 0.5%%: raise the worst layers until it is met")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="labelled pictures (YOLO) to measure the loss on")
+    parser.add_argument("--split", default="val", metavar="KEY", help="of --data (default: val)")
+    parser.add_argument("--limit", type=positive, default=40, metavar="N", help="pictures for the loss (default: 40)")
+    parser.add_argument("--rescue", action="store_true", help="equalise and correct biases, if it helps")
+    parser.add_argument("--no-cut", action="store_true", help="leave the YOLO head in the graph")
+    parser.add_argument("--recipes", type=Path, default=Path("calibration"), metavar="DIR", help="default: calibration")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the error by layer")
+
+
+def _add_compile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--soc", metavar="S,S", help="default: the SoCs of the manifest, else the shipped ones")
+    parser.add_argument("--plans", default="htp,hybrid", metavar="P,P", help="htp, hybrid (default: both)")
+    parser.add_argument("--host-ops", metavar="OP,OP", help="hybrid: op kinds on the CPU (default: activations, norms)")
+    parser.add_argument("--most-crossings", type=positive, metavar="N", help="hybrid: refuse a plan with more")
+    parser.add_argument("--check", action="store_true", help="make the manifest's binaries again and compare the bytes")
+    parser.add_argument("--dlc", type=Path, metavar="DIR", help="also write a .dlc for the QNN and SNPE tools")
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--soc", metavar="S,S", help="default: all of the manifest")
+    parser.add_argument("--plans", default="htp,hybrid", metavar="P,P")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a YOLO data set, or a folder of pictures")
+    parser.add_argument("--split", metavar="KEY", help="of data.yaml (default: test, else val)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="so many pictures, evenly spread")
+    parser.add_argument("--cosine", type=float, default=0.99, help="gate (default: 0.99)")
+    parser.add_argument("--loss", default="1.5%", help="gate: most loss in the task's metric (default: 1.5%%)")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="where outputs are kept (default: the user's cache)")
+    parser.add_argument("--write", action="store_true", help="write the result into the manifest")
+    parser.add_argument(
+        "--drift", action="store_true", help="look for the layer where drift starts, also if all is well"
+    )
+
+
+def _add_record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--board", required=True, help="e.g. 'RB3 Gen 2'")
+    parser.add_argument("--soc", required=True)
+    parser.add_argument("--plan", required=True, choices=["htp", "hybrid", "cpu"])
+    parser.add_argument("--loads", required=True, choices=["yes", "no"])
+    parser.add_argument("--firmware", default="")
+    parser.add_argument("--driver", default="")
+    parser.add_argument("--versions", default="", help="default: those installed here")
+    parser.add_argument("--latency-ms", type=float)
+    parser.add_argument("--date", help="YYYY-MM-DD (default: today)")
+    parser.add_argument("--note", default="")
+
+
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--models", type=Path, default=Path("models"), metavar="DIR")
+
+
+def _add_socs(parser: argparse.ArgumentParser) -> None:
+    del parser  # the table has no arguments

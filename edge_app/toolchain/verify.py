@@ -1,0 +1,303 @@
+"""The ladder: the same pictures through float, QDQ on the CPU, and each plan on each SoC's HTP, rung by rung.
+
+Every rung is compared with the float model: outputs (cosine, largest error), the task's metric, and the verdicts. A
+rung that was not measured has not passed. Outputs are kept by artifact and picture, so that a run goes on where one
+was broken off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_app.config.manifest import Manifest, Plan, Verified
+from edge_app.config.tensor import OutputSpec
+from edge_app.detections import Detections
+from edge_app.errors import EdgeAppError, ModelError
+from edge_app.model import ModelCard, check_digest
+from edge_app.toolchain import audit, graph, htp, measure
+from edge_app.toolchain.calibration import tensor
+from edge_app.toolchain.compile import affinity_of, quantized_of, remake, with_shapes
+from edge_app.toolchain.measure import Found, Outputs, Sample, Side
+from edge_app.toolchain.metrics import Interval, bootstrap_map50_95
+from edge_app.toolchain.quantize import prepare
+from edge_app.toolchain.socs import soc_named
+
+Progress = Callable[[str], measure.Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Floors that every rung has to hold."""
+
+    cosine: float = 0.99
+    loss: float = 0.015
+
+
+@dataclass(slots=True)
+class Rung:
+    """One version of the model beside the float model."""
+
+    name: str
+    plan: str | None
+    soc: str | None
+    images: int = 0
+    cosine: float | None = None
+    """Mean over pictures of the worst output."""
+    max_error: float | None = None
+    metric: str = ""
+    value: float | None = None
+    loss: float | None = None
+    loss_low: float | None = None
+    loss_high: float | None = None
+    flipped: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    drift: str | None = None
+    """Layer where the drift starts, once it was looked for."""
+
+    @property
+    def ok(self) -> bool:
+        """Measured, and no gate broken."""
+        return self.images > 0 and self.cosine is not None and self.value is not None and not self.problems
+
+    def document(self) -> dict[str, Any]:
+        """For --json: stable keys."""
+        return {
+            "rung": self.name, "plan": self.plan, "soc": self.soc, "ok": self.ok, "images": self.images,
+            "cosine": _rounded(self.cosine, 5), "max_error": _rounded(self.max_error, 4), "metric": self.metric,
+            "value": _rounded(self.value, 4), "loss": _rounded(self.loss, 4), "loss_low": _rounded(self.loss_low, 4),
+            "loss_high": _rounded(self.loss_high, 4), "verdicts_flipped": self.flipped, "problems": self.problems,
+            "drift_starts_at": self.drift,
+        }  # fmt: skip
+
+
+@dataclass
+class Ladder:
+    """A verification under way."""
+
+    folder: Path
+    card: ModelCard
+    manifest: Manifest
+    samples: list[Sample]
+    gates: Gates
+    cache: Path
+    progress: Progress
+    rungs: list[Rung] = field(default_factory=list)
+
+    def climb(self, plans: Sequence[Plan]) -> list[Rung]:
+        """All rungs, float first."""
+        quantized_file, quantized = quantized_of(self.folder, self.manifest)
+        self.qdq_file = quantized_file
+        self.side = Side(quantized.input, quantized.head, tuple(quantized.outputs))
+        self._float(quantized.head.kind == "yolov8_cut")
+        self._add("qdq on cpu", None, None, self._outputs_cpu(quantized_file, quantized.model.sha256))
+        for plan in plans:
+            self._plan(plan)
+        return self.rungs
+
+    def _float(self, cut: bool) -> None:
+        file, manifest = self.card.file, self.manifest
+        whole = measure.run_cpu(file, self.card.input, self.samples, self.progress("float"))
+        self.float_side = Side(self.card.input, self.card.head, tuple(manifest.outputs))
+        self.float_found = measure.decoded(self.card, self.float_side, whole, self.samples)
+        name, value = measure.metric(self.card, self.float_found, self.float_found, self.samples)
+        self.metric, self.float_value = name, value
+        self.float_verdicts = measure.verdicts(self.card, self.float_found)
+        if cut:
+            prepared = prepare(graph.load(file), manifest.head, manifest.input, str(file))
+            self.reference = measure.run_cpu(
+                prepared.model.SerializeToString(), self.card.input, self.samples, self.progress("float, head cut")
+            )
+        else:
+            self.reference = whole
+        rung = Rung("float", "cpu", None, len(self.samples), 1.0, 0.0, name, value, 0.0)
+        rung.problems += stuck_outputs(self.reference, self.samples)
+        self.rungs.append(rung)
+
+    def _plan(self, plan: Plan) -> None:
+        name = f"{plan.plan} {plan.soc}"
+        try:
+            file = self._file_of(plan)
+            outputs, problems = self._outputs_htp(plan, file)
+        except EdgeAppError as error:
+            self.rungs.append(
+                Rung(
+                    name,
+                    str(plan.plan),
+                    plan.soc,
+                    problems=[error.what if error.got is None else f"{error.what}: {error.got}"],
+                )
+            )
+            return
+        self._add(name, str(plan.plan), plan.soc, outputs, problems)
+
+    def _file_of(self, plan: Plan) -> Path:
+        """The plan's file; made again if it was not shipped, and then the very bytes that the manifest binds."""
+        there = (self.folder / plan.artifacts[0].file).is_file()
+        if not there and not remake(self.folder, self.manifest, plan):
+            raise ModelError(
+                "the plan was compiled again, and is another one than the manifest binds",
+                where=plan.artifacts[0].file,
+                wanted=f"made with {plan.tools}",
+                remedy="compile the model again with the installed versions",
+            )
+        return check_digest(self.folder, plan.artifacts[0])
+
+    def _add(
+        self, name: str, plan: str | None, soc: str | None, outputs: list[Outputs], problems: Sequence[str] = ()
+    ) -> None:
+        specs = self.side.outputs
+        real = [measure.real(one, specs) for one in outputs]
+        cosines = [min(measure.cosine(a, b)) for a, b in zip(real, self.reference, strict=True)]
+        found = measure.decoded(self.card, self.side, outputs, self.samples)
+        metric, value = measure.metric(self.card, found, self.float_found, self.samples)
+        rung = Rung(
+            name, plan, soc, len(outputs), float(np.mean(cosines)), _max_error(real, self.reference), metric, value
+        )
+        rung.loss = self.float_value - value
+        interval = self._interval(found)
+        if interval is not None:
+            rung.loss_low, rung.loss_high = -interval.high, -interval.low
+        rung.flipped = [
+            f"{sample.name}: {before} -> {after}"
+            for sample, before, after in zip(
+                self.samples, self.float_verdicts, measure.verdicts(self.card, found), strict=True
+            )
+            if before != after
+        ]
+        rung.problems += [*problems, *stuck_outputs(real, self.samples), *saturated(outputs, specs)]
+        if rung.cosine is not None and rung.cosine < self.gates.cosine:
+            rung.problems.append(f"cosine {rung.cosine:.4f} is below {self.gates.cosine}")
+        if rung.loss > self.gates.loss:
+            rung.problems.append(f"{metric} lost {100 * rung.loss:.2f} points, more than {100 * self.gates.loss:.2f}")
+        self.rungs.append(rung)
+
+    def _interval(self, found: Sequence[Found]) -> Interval | None:
+        truth = [sample.truth for sample in self.samples if sample.truth is not None]
+        boxes = [one for one in found if isinstance(one, Detections)]
+        before = [one for one in self.float_found if isinstance(one, Detections)]
+        if len(truth) != len(self.samples) or len(boxes) != len(self.samples):
+            return None
+        return bootstrap_map50_95(boxes, truth, self.card.labels, reference=before, resamples=200)
+
+    def _outputs_cpu(self, file: Path, sha256: str) -> list[Outputs]:
+        image = self.side.image
+        todo = [s for s in self.samples if not self._kept(sha256, "cpu", s).is_file()]
+        if todo:
+            for sample, outputs in zip(
+                todo, measure.run_cpu(file, image, todo, self.progress("qdq on cpu")), strict=True
+            ):
+                _keep(self._kept(sha256, "cpu", sample), outputs)
+        return [_read(self._kept(sha256, "cpu", sample)) for sample in self.samples]
+
+    def _outputs_htp(self, plan: Plan, file: Path) -> tuple[list[Outputs], list[str]]:
+        """Outputs of a plan, and what its placement and profile say against it."""
+        sha256, soc = plan.artifacts[0].sha256, soc_named(plan.soc or "")
+        todo = [s for s in self.samples if not self._kept(sha256, soc.name, s).is_file()] or self.samples[:1]
+        inputs = [self._input(sample) for sample in todo]
+        kept = [self._kept(sha256, soc.name, sample) for sample in todo]
+        kept[0].parent.mkdir(parents=True, exist_ok=True)
+        bar = self.progress(f"{plan.plan} {soc.name}")
+        first = htp.run_plan(file, soc, inputs[:1], kept[:1], profile=True)
+        bar(1, len(todo))
+        if len(todo) > 1:
+            htp.run_plan(file, soc, inputs[1:], kept[1:], step=lambda done, _of: bar(done + 1, len(todo)))
+        return [_read(self._kept(sha256, soc.name, s)) for s in self.samples], self._audited(plan, first)
+
+    def _audited(self, plan: Plan, ran: htp.Ran) -> list[str]:
+        qdq = with_shapes(self.qdq_file)
+        profile = audit.read_profile(ran.rows, qdq)
+        on_cpu = {op for _, op in ran.host_nodes}
+        problems = [f"{op} was planned for the CPU and ran on the NPU" for op in affinity_of(plan) if op not in on_cpu]
+        problems += [
+            f"{name} ({op}) ran on the CPU, which was not planned"
+            for name, op in ran.host_nodes
+            if op not in plan.host_ops
+        ]
+        problems += [f"{op} runs in float on the NPU although it is quantised" for op in profile.float_ops]
+        claimed = plan.report.fused_ops if plan.report is not None else {}
+        problems += [
+            f"{count} {kind} are claimed fused, but only {profile.fused_ops.get(kind, 0)} have no cycles of their own"
+            for kind, count in claimed.items()
+            if profile.fused_ops.get(kind, 0) < count
+        ]
+        return problems
+
+    def _input(self, sample: Sample) -> Path:
+        key = hashlib.sha256(repr(self.side.image).encode()).hexdigest()[:12]
+        file = self.cache / "inputs" / f"{key}-{sample.sha256[:16]}.npy"
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial = file.with_suffix(".partial.npy")
+            np.save(partial, tensor(sample.picture, self.side.image)[0])
+            partial.replace(file)
+        return file
+
+    def _kept(self, sha256: str, where: str, sample: Sample) -> Path:
+        return self.cache / f"{where}-{sha256[:16]}" / f"{sample.sha256[:16]}.npz"
+
+
+def _keep(file: Path, outputs: Outputs) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.part.npz")
+    arrays: dict[str, Any] = {f"o{number}": value for number, value in enumerate(outputs)}
+    np.savez(partial, **arrays)
+    partial.replace(file)
+
+
+def _read(file: Path) -> Outputs:
+    with np.load(file) as arrays:
+        return tuple(arrays[f"o{number}"] for number in range(len(arrays.files)))
+
+
+def stuck_outputs(outputs: Sequence[Sequence[measure.Array]], samples: Sequence[Sample]) -> list[str]:
+    """Outputs that are the same for pictures that differ: a model that does not look."""
+    if len({sample.sha256 for sample in samples}) < 2:
+        return []
+    return [
+        f"output {number} is the same for every picture"
+        for number in range(len(outputs[0]))
+        if all(np.array_equal(outputs[0][number], one[number]) for one in outputs[1:])
+    ]
+
+
+SATURATED_SHARE = 0.02
+
+
+def saturated(outputs: Sequence[Outputs], specs: Sequence[OutputSpec]) -> list[str]:
+    """Integer outputs that stand at the end of their encoding too often: the range was calibrated too narrow."""
+    found = []
+    for number, spec in enumerate(specs):
+        if spec.quant_scale is None:
+            continue
+        top = np.iinfo(outputs[0][number].dtype).max
+        share = float(np.mean([np.mean(one[number] == top) for one in outputs]))
+        if share > SATURATED_SHARE:
+            found.append(f"{100 * share:.1f} % of output {spec.name} stand at the top of their encoding: saturated")
+    return found
+
+
+def _max_error(measured: Sequence[Sequence[measure.Array]], wanted: Sequence[Outputs]) -> float:
+    return max(
+        float(np.abs(a - b).max())
+        for one, other in zip(measured, wanted, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def verified(rung: Rung, float_value: float, on: str, simulated: bool) -> Verified:
+    """A rung as the manifest keeps it."""
+    return Verified(
+        on=on, images=rung.images, simulated=simulated, cosine_min=round(rung.cosine or 0.0, 5),
+        metrics={rung.metric: round(rung.value or 0.0, 4)}, float_metrics={rung.metric: round(float_value, 4)},
+        verdicts_flipped=tuple(rung.flipped), ok=rung.ok,
+    )  # fmt: skip
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

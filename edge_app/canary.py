@@ -9,12 +9,14 @@ import cv2
 import numpy as np
 
 from edge_app.config.manifest import Artifact
+from edge_app.config.save import set_canary
 from edge_app.detections import Detections
 from edge_app.engine import Engine
 from edge_app.errors import InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
-from edge_app.model import ModelCard, check_digest
+from edge_app.model import ModelCard, check_digest, sha256_of
 from edge_app.runtime.base import TensorInfo
+from edge_app.runtime.cpu import open_cpu
 from edge_app.verdict import PowerMode
 
 SCORE_TOLERANCE = 0.2
@@ -116,3 +118,36 @@ def canary_picture(picture: str, folder: Path) -> np.ndarray[tuple[int, ...], np
 def _frame(image: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Frame:
     height, width = image.shape[:2]
     return Frame(1, 1, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, width, height, image)
+
+
+def record_canary(card: ModelCard, picture: str, file_name: str = "canary.npz") -> None:
+    """Runs the float model on a picture, stores its outputs beside the manifest, and names them there.
+
+    Raises:
+        ModelError: the model is no folder with a manifest, or the picture can't be made.
+        InvalidOutput: nothing was found in the picture: such a canary would prove nothing.
+    """
+    if card.folder is None:
+        raise ModelError(
+            "only a model folder can have a canary", where=str(card.file), wanted="a folder with a manifest"
+        )
+    frame = _frame(canary_picture(picture, card.folder))
+    session = open_cpu(card.file)
+    decode = card.decoder(
+        session.outputs, np.array([card.score.get(x, 0.25) for x in card.labels], np.float32), card.head
+    )
+    engine = Engine(session, card.input, decode)
+    work = engine.bind()
+    engine.preprocess(frame, work)
+    engine.run(work, PowerMode.NONE)
+    found = engine.result(work)
+    if not isinstance(found, Detections) or len(found) == 0:
+        raise InvalidOutput(
+            "nothing is found in this picture: it proves nothing",
+            got=picture,
+            remedy="name a picture with at least one clear defect",
+        )
+    file = card.folder / file_name
+    arrays = {info.name: output for info, output in zip(session.outputs, work.binding.outputs, strict=True)}
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    set_canary(card.folder, file_name, sha256_of(file), picture)

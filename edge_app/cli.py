@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from edge_app import __version__
+from edge_app.commands.arguments import positive
 from edge_app.errors import EdgeAppError, ExitCode
 
 COMMANDS = {
@@ -21,7 +22,6 @@ COMMANDS = {
     "journal": "export, verify or count the journal of results",
     "keys": "make and check CURVE keys for the wire",
     "controller-sim": "a line controller that speaks the real bus, and misbehaves on demand",
-    "bench": "benchmarks of this tree, beside their peers",
 }
 
 EPILOG = """\
@@ -67,14 +67,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="debug, info (default), warning or error",
     )
     return parser
-
-
-def positive(text: str) -> int:
-    """An argument that is a whole number above 0."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"wanted a whole number above 0, got {text}")
-    return value
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from edge_app.cli import positive
+from edge_app.commands.arguments import positive
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_manifest
 from edge_app.config.pipeline import Model

@@ -66,3 +66,12 @@ def set_operating(model_folder: Path, score: dict[str, float], marginal: dict[st
         operating["chosen_on"] = chosen_on
 
     edit_manifest(model_folder, edit)
+
+
+def set_canary(model_folder: Path, file: str, sha256: str, picture: str) -> None:
+    """Names a stored inference."""
+
+    def edit(tree: Any) -> None:
+        tree["canary"] = {"file": file, "sha256": sha256, "picture": picture}
+
+    edit_manifest(model_folder, edit)

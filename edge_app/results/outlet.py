@@ -1,4 +1,4 @@
-"""What the line hands its results to: publishes, answers commands, tells the node's state."""
+"""What the line hands its results to: publishes them, keeps them, answers commands, tells the node's state."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import Any
 
 from edge_app import clock
 from edge_app.config.results import Results
+from edge_app.errors import BusError
 from edge_app.results import wire
-from edge_app.results.alarms import Alarm, Alarms, alarm_fields, alarm_message
-from edge_app.results.bus import Bus, Message
-from edge_app.results.commands import COMMANDS, Code, Handler, RefusedError, Reply, Request
+from edge_app.results.alarms import Alarm, Alarms, alarm_message
+from edge_app.results.answers import Answers
+from edge_app.results.archive import Archive
+from edge_app.results.bus import Answer, Bus, Message
+from edge_app.results.commands import Handler
 from edge_app.results.endpoint import check_endpoint
-from edge_app.results.identity import ModelIdentity, NodeIdentity, NodeStatus, Recipe
+from edge_app.results.identity import NodeIdentity, NodeStatus
+from edge_app.results.journal import Journal
+from edge_app.results.parts import Parts
 from edge_app.results.record import Record
+from edge_app.results.replay import Replay
 from edge_app.results.service import Service
-from edge_app.verdict import Mode, Placement, Reason, Sealed, Verdict
+from edge_app.verdict import Mode, Placement, Sealed
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +31,13 @@ CLOSE_TIMEOUT_S = 1.0
 
 
 class Outlet:
-    """Everything that leaves the node.
+    """Everything that leaves the node. Each part may be absent: no wire, no journal, no pictures.
 
     Args:
         config: `results:` of the pipeline.
-        identity: who this node is; replaced by `identify`.
+        identity: who this node is; changed by `identify`.
         status: how the line stands; called on the bus thread with each heartbeat.
-        handlers: commands that touch the line, by name.
+        handlers: commands that touch the line, by name; they run on the bus thread and must return at once.
     """
 
     def __init__(
@@ -50,13 +56,19 @@ class Outlet:
         self._mode: Mode | None = None
         self._placement: Placement | None = None
         self._alarms = Alarms(self._send_alarm)
-        own: dict[str, Handler] = {
-            "hello": self._hello,
-            "status": self._status_command,
-            "describe": self._describe,
-            "ack_alarm": self._ack_alarm,
-        }
-        self._service = Service({**own, **(handlers or {})}, lambda: str(self._status().mode))
+        self._parts = Parts()
+        self._archive = Archive()
+        self._journal = (
+            Journal(config.journal, identity, self.alarm, make_room=lambda: None)
+            if config.journal.path is not None
+            else None
+        )
+        self._replay = Replay(self._journal, lambda: self._identity, lambda: self._last_seq)
+        answers = Answers(lambda: self._identity, self._full_status, self._wire_fields, self._alarms, self._parts)
+        own = {**answers.handlers, "replay": self._replay.replay, "epochs": self._replay.epochs}
+        self._service = Service(
+            {**own, **(handlers or {})}, lambda: str(status().mode), self._archive, self._send_answer
+        )
         self._bus = (
             Bus(config.publish, config.commands, identity.node, self._beat, self._service.serve, self._published)
             if config.publish is not None or config.commands is not None
@@ -64,14 +76,11 @@ class Outlet:
         )
 
     def start(self) -> None:
-        """Opens the wire.
+        """Opens journal and wire; the epoch is on the disk before the first result.
 
         Raises:
-            BusError: a port is in use.
-            ConfigError: an endpoint is bad, or may not be bound.
+            BusError: a port is in use, an endpoint is bad or may not be bound, another node writes the journal.
         """
-        if self._bus is None:
-            return
         for key, endpoint in (("publish", self._config.publish), ("commands", self._config.commands)):
             if endpoint is not None:
                 check_endpoint(
@@ -81,7 +90,18 @@ class Outlet:
                     simulated=self._identity.simulated,
                     allow_simulated=self._config.allow_simulated_off_loopback,
                 )
-        self._bus.start()
+        if self._bus is not None:
+            self._bus.open()
+        try:
+            if self._journal is not None:
+                self._journal.start()
+        except BusError:
+            if self._bus is not None:
+                self._bus.abandon()
+            raise
+        self._archive.start()
+        if self._bus is not None:
+            self._bus.start()
 
     @property
     def publish_endpoint(self) -> str | None:
@@ -93,11 +113,29 @@ class Outlet:
         """Where ROUTER listens."""
         return self._bus.endpoints["commands"] if self._bus else None
 
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What of the outlet is not as configured, for the results' `degraded`."""
+        return ("journal_off",) if self._journal is not None and not self._journal.working else ()
+
     def result(self, sealed: Sealed) -> None:
-        """Sends a sealed result. Called in seq order, by one thread at a time; returns within microseconds."""
-        record = Record(sealed, self._identity, sealed.image)
+        """Sends and keeps a sealed result. Called in seq order, by one thread at a time; returns within microseconds.
+
+        A result without a part id gets the one that was announced for its trigger.
+        """
+        announced = self._parts.take(sealed.trigger_id) if self._bus is not None else None
+        part_id = sealed.part_id if sealed.part_id is not None else announced
+        degraded = (*sealed.degraded, *self.degraded)
+        record = Record(sealed, self._identity, part_id, degraded, sealed.image)
+        if self._journal is not None:
+            self._journal.put(record)
         if self._bus is not None and not self._bus.publish(record):
             self._dropped_seq = sealed.seq
+
+    def note(self, seq: int, text: str) -> None:
+        """Keeps a remark on a result, e.g. the verdict that came after its seal. It is never published."""
+        if self._journal is not None:
+            self._journal.note(seq, text)
 
     def state(self, mode: Mode, was: Mode, placement: Placement, reason: str) -> None:
         """Tells a change of mode or plan; a heartbeat follows at once."""
@@ -110,14 +148,10 @@ class Outlet:
         """Raises or clears an alarm; what is known already is not sent again."""
         self._alarms.set(name, active, text, remedy)
 
-    def identify(
-        self, *, recipe: Recipe | None = None, model: ModelIdentity | None = None, **changes: Any
-    ) -> None:
-        """What results say of recipe, model, clock or recipes from the next one on."""
-        if recipe is not None:
-            changes["recipe"] = recipe
-        if model is not None:
-            changes["model"] = model
+    def identify(self, **changes: Any) -> None:
+        """Fields of NodeIdentity (recipe, model, clock, ...) as results tell them from the next one on."""
+        if frozen := {"node", "epoch", "simulated"} & set(changes):
+            raise ValueError(f"{sorted(frozen)} can't change while a node runs")
         self._identity = replace(self._identity, **changes)
 
     def healthy(self, within_us: int = 3_000_000) -> bool:
@@ -127,17 +161,28 @@ class Outlet:
         return self._bus.alive and clock.monotonic_us() - self._bus.last_turn_us < within_us
 
     def close(self, reason: str = "clean stop") -> None:
-        """Sends what waits, `state: STOPPED` with the reason last, and closes; within 1 s."""
-        if self._bus is None or not self._bus.alive:
-            return
-        status = self._status()
-        was = self._mode or status.mode
-        placement = self._placement or status.placement
-        body = wire.encode(wire.state(self._identity, clock.utc_us(), Mode.STOPPED, was, placement, reason))
-        self._bus.stop(Message("state", body), CLOSE_TIMEOUT_S)
+        """Sends what waits, `state: STOPPED` with the reason last, writes what waits, and closes; about 1 s at most."""
+        if self._bus is not None and self._bus.alive:
+            status = self._status()
+            was = self._mode or status.mode
+            placement = self._placement or status.placement
+            body = wire.encode(wire.state(self._identity, clock.utc_us(), Mode.STOPPED, was, placement, reason))
+            self._bus.stop(Message("state", body), CLOSE_TIMEOUT_S)
+        self._archive.close()
+        if self._journal is not None:
+            self._journal.close(CLOSE_TIMEOUT_S)
+
+    @property
+    def _last_seq(self) -> int:
+        return max(self._published_seq, self._dropped_seq)
 
     def _published(self, record: Record) -> None:
         self._published_seq = record.seq
+        self._replay.tail.append(record.seq, record.body)
+
+    def _send_answer(self, answer: Answer) -> None:
+        if self._bus is not None:
+            self._bus.send(answer)
 
     def _send_alarm(self, alarm: Alarm) -> None:
         log.warning("alarm %s %s: %s", alarm.name, "raised" if alarm.active else "cleared", alarm.text)
@@ -145,64 +190,30 @@ class Outlet:
             self._bus.send(Message("alarm", wire.encode(alarm_message(self._identity, clock.utc_us(), alarm))))
 
     def _beat(self) -> bytes:
-        return wire.encode(wire.heartbeat(self._identity, self._status(), clock.utc_us(), self._wire_fields()))
+        self._parts.forget_old()
+        return wire.encode(wire.heartbeat(self._identity, self._full_status(), clock.utc_us(), self._wire_fields()))
+
+    def _full_status(self) -> NodeStatus:
+        """The line's status, with what the outlet itself lacks."""
+        status = self._status()
+        return replace(status, degraded=(*status.degraded, *self.degraded)) if self.degraded else status
 
     def _wire_fields(self) -> dict[str, Any]:
+        journal = self._journal
         return {
-            "last_seq": max(self._published_seq, self._dropped_seq),
-            "durable_seq": 0,
-            "oldest_seq": None,
-            "journal": False,
-            "disk": None,
-            "wire": {"dropped": self._bus.dropped if self._bus else 0, "refused": self._service.refused},
+            "last_seq": self._last_seq,
+            "durable_seq": journal.durable_seq if journal else 0,
+            "oldest_seq": self._replay.oldest_seq,
+            "journal": journal is not None and journal.working,
+            "disk": {
+                "journal_bytes": journal.size_bytes if journal else None,
+                "journal_lost": journal.lost if journal else 0,
+                "free_bytes": journal.free_bytes if journal else None,
+            },
+            "wire": {
+                "dropped": self._bus.dropped if self._bus else 0,
+                "refused": self._service.refused,
+                "unsent_replies": self._bus.unsent_replies if self._bus else 0,
+            },
             "uptime_us": clock.monotonic_us() - self._started_us,
         }
-
-    def _hello(self, _request: Request) -> Reply:
-        node = self._identity
-        return Reply(
-            {
-                "versions": [wire.VERSION],
-                "node": node.node,
-                "epoch": node.epoch,
-                "software": node.software,
-                "t_us": clock.utc_us(),
-                "mode": self._status().mode,
-                "modes": list(Mode),
-                "topics": {kind: wire.topic(kind, node.node).decode() for kind in wire.KINDS},
-                "limits": {
-                    "command_bytes": wire.MAX_COMMAND_BYTES,
-                    "replay": wire.MAX_REPLAY,
-                    "heartbeat_us": wire.HEARTBEAT_PERIOD_US,
-                },
-                "recipe": {"name": node.recipe.name, "rev": node.recipe.rev},
-                "recipes": [{"name": recipe.name, "rev": recipe.rev} for recipe in node.recipes or (node.recipe,)],
-                "simulated": node.simulated,
-            }
-        )
-
-    def _status_command(self, _request: Request) -> Reply:
-        beat = wire.heartbeat(self._identity, self._status(), clock.utc_us(), self._wire_fields())
-        del beat["kind"]
-        return Reply({**beat, "alarms": [alarm_fields(alarm) for alarm in self._alarms.active()]})
-
-    def _describe(self, _request: Request) -> Reply:
-        return Reply(
-            {
-                "description": self._identity.description,
-                "commands": {
-                    name: {"role": command.role.name.lower(), "what": command.what, "fields": list(command.arguments)}
-                    for name, command in COMMANDS.items()
-                },
-                "verdicts": list(Verdict),
-                "reasons": list(Reason),
-                "codes": list(Code),
-            }
-        )
-
-    def _ack_alarm(self, request: Request) -> Reply:
-        name = request.args["alarm"]
-        if not self._alarms.acknowledge(name):
-            raise RefusedError(Code.NOT_FOUND, "no such alarm stands")
-        log.info("alarm %s acknowledged by %s", name, request.client)
-        return Reply({"alarm": name})

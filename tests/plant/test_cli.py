@@ -231,3 +231,12 @@ def test_load_in_one_line(toy_model: Path) -> None:
     assert len(package.load(toy_model)(toys.detector_picture([]))) == 0
     with pytest.raises(TypeError, match="wanted uint8"):
         package.load(toy_model)(toys.detector_picture([]).astype("float32"))
+
+
+def test_every_command_of_the_help_has_help_of_its_own() -> None:
+    from edge_app.cli import COMMANDS
+
+    for name in COMMANDS:
+        result = edge_app(name, "--help")
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.startswith(f"usage: edge_app {name}")

@@ -1,4 +1,4 @@
-"""A board for scheduler tests: its zones, snapshots of them, and a driver that carries out what the scheduler asks for."""
+"""A board for scheduler tests: zones, snapshots of them, and a driver that does what the scheduler asks for."""
 
 from __future__ import annotations
 

@@ -178,10 +178,10 @@ class Scheduler(Section):
     sample_s: float = Field(1.0, gt=0, le=60, title="Sampling", description="Seconds between readings of the zones.")
     stale_s: float = Field(5.0, gt=0, title="Stale after", description="Older readings count as unknown.")
     frozen_s: float = Field(
-        120.0,
+        300.0,
         gt=0,
         title="Frozen after",
-        description="An unchanged value counts as frozen after this if other zones moved, or after ten times this.",
+        description="A value that has not changed at all counts as frozen after this, if other zones moved.",
     )
     zones: Zones = Field(default_factory=lambda: Zones(), title="Zones")
     lookahead_s: float = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from boards import ALL, CPU, HTP, HYBRID, NAMES, START_US, Driver, all_well, board_policy
 from hypothesis import given, settings
@@ -128,7 +129,7 @@ def test_without_faults_it_never_flaps_faster_than_its_dwell_times(policy, days)
         if rung is not changes[-1][1]:
             changes.append((driver.now_us, rung))
     order = {id(rung): place for place, rung in enumerate(policy.rungs)}
-    for (before_us, was), (after_us, now) in zip(changes, changes[1:], strict=False):
+    for (before_us, was), (after_us, now) in pairwise(changes):
         assert after_us - before_us >= policy.dwell_down_us
         less_heat = any(n < w for n, w in zip(now.heat, was.heat, strict=True))
         if order[id(now)] < order[id(was)] and not less_heat:
@@ -198,7 +199,7 @@ def test_no_plan_on_the_npu_takes_over_before_its_canary_passed(policy, days) ->
         return Event(EventKind.LOADED, action.plan) if action.kind == "load" else None
 
     unforged = [(s, b, [e for e in h if e.kind is not EventKind.CANARY_PASSED]) for s, b, h in days]
-    driver, seen = history(policy, unforged, only_loads)
+    _, seen = history(policy, unforged, only_loads)
     assert all(d.placement is None or d.placement.plan is CPU for _, _, d in seen)
 
 

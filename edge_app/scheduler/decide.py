@@ -129,7 +129,12 @@ def is_cold(policy: Policy, was: bool, snapshot: ZoneSnapshot | None) -> bool:
 
 
 def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, bool, bool]:
-    """Groups whose plans run slower than their baselines; the board as a whole is not blamed."""
+    """Groups whose plans run slower than their baselines; the board as a whole is not blamed.
+
+    Where no zone is watched (no board, no NPU) a slow run is another program's doing: refusing parts would not cool it.
+    """
+    if not any(policy.watched):
+        return False, False, False
     nsp = cpu = False
     for step, track in zip(policy.steps, state.meters.tracks, strict=True):
         if track.drifted(now_us):

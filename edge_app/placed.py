@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from edge_app.canary import load_canary
@@ -16,7 +17,8 @@ from edge_app.mechanic import Mechanic
 from edge_app.model import ModelCard
 from edge_app.placing import FixedPlacer, Placer
 from edge_app.plans import Options, StartAlarm, plan_options
-from edge_app.scheduler import build_policy
+from edge_app.scheduler import build_policy, group_of
+from edge_app.thermal import Sampler, find_zones
 from edge_app.verdict import PlanKind
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ class Placed:
     engines: dict[PlanKind, Engine]
     placer: Placer
     mechanic: Mechanic | None
+    sampler: Sampler | None
     soc: str | None
     simulated: bool
     alarms: tuple[StartAlarm, ...] = ()
@@ -45,6 +48,8 @@ class Placed:
         """Ends the mechanic and gives the sessions back."""
         if self.mechanic is not None:
             self.mechanic.stop()
+        if self.sampler is not None:
+            self.sampler.stop()
         for engine in self.engines.values():
             engine.session.close()
 
@@ -68,22 +73,49 @@ def place_model(pipeline: Pipeline, card: ModelCard) -> Placed:
     alarms, degraded = tuple(options.alarms), frozenset(options.degraded)
     if PlanKind.NULL in options.openers:
         engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
-        return Placed(recipe, engines, FixedPlacer(PlanKind.NULL), None, None, options.simulated, alarms, degraded)
-    mechanic, governor = _with_scheduler(pipeline, card, options)
+        return Placed(
+            recipe, engines, FixedPlacer(PlanKind.NULL), None, None, None, options.simulated, alarms, degraded
+        )
+    sampler = watch_zones(pipeline, options)
+    mechanic, governor = _with_scheduler(pipeline, card, options, sampler)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
     log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
-    return Placed(recipe, mechanic.engines, governor, mechanic, options.soc, options.simulated, alarms, degraded)
+    return Placed(
+        recipe, mechanic.engines, governor, mechanic, sampler, options.soc, options.simulated, alarms, degraded
+    )
 
 
-def _with_scheduler(pipeline: Pipeline, card: ModelCard, options: Options) -> tuple[Mechanic, Governor]:
+def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:
+    """Starts reading the thermal zones, where `scheduler.thermal` wants them watched."""
+    config = pipeline.scheduler
+    on_board = options.on_npu and not options.simulated
+    if config.thermal == "never" or (config.thermal == "auto" and not on_board and config.sysfs_root is None):
+        return None
+    sampler = Sampler(
+        find_zones(config.sysfs_root or Path("/sys"), partial(group_of, config)), config.sample_s, config.frozen_s
+    )
+    sampler.start()
+    return sampler
+
+
+def _with_scheduler(
+    pipeline: Pipeline, card: ModelCard, options: Options, sampler: Sampler | None
+) -> tuple[Mechanic, Governor]:
     canary = load_canary(card)
     policy = build_policy(
-        pipeline.scheduler, tuple(options.openers), options.agrees, zones=None, canaries=canary is not None
+        pipeline.scheduler,
+        tuple(options.openers),
+        options.agrees,
+        zones=None if sampler is None else sampler.zones,
+        canaries=canary is not None,
     )
     deadline_ms = pipeline.limits.deadline_ms
     governor = Governor(
-        policy, deadline_us=None if deadline_ms is None else round(deadline_ms * 1000), normal=options.reason
+        policy,
+        deadline_us=None if deadline_ms is None else round(deadline_ms * 1000),
+        zones=(lambda: None) if sampler is None else (lambda: sampler.latest),
+        normal=options.reason,
     )
     prove = (lambda _engine: None) if canary is None else canary.prove
     return Mechanic(governor, options.openers, prove, pipeline.runtime.warmup_runs), governor

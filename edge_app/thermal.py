@@ -250,6 +250,7 @@ class Sampler:
     """The thread that reads the zones; `latest` is the newest snapshot, to be had at any time without waiting."""
 
     def __init__(self, zones: list[ZoneFile], sample_s: float, frozen_s: float) -> None:
+        self.zones = tuple(file.zone for file in zones)
         self._reader = ZoneReader(zones, frozen_s)
         self._sample_s = sample_s
         self._stopped = threading.Event()

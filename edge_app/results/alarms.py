@@ -46,7 +46,7 @@ class Alarms:
             since = known.since_us if known is not None and still else clock.utc_us()
             alarm = Alarm(name, active, since, text, remedy)
             self._alarms[name] = alarm
-        self._publish(alarm)
+            self._publish(alarm)  # under the lock: changes go out in the order in which they were made
 
     def acknowledge(self, name: str) -> bool:
         """True if there is such an alarm; a second acknowledgement changes nothing."""
@@ -57,7 +57,7 @@ class Alarms:
             if known.acked:
                 return True
             alarm = self._alarms[name] = replace(known, acked=True)
-        self._publish(alarm)
+            self._publish(alarm)
         return True
 
     def active(self) -> list[Alarm]:

@@ -130,8 +130,8 @@ class Bus:
         self.last_turn_us = clock.monotonic_us()
         """When the thread last went round; the watchdog looks at it."""
 
-    def start(self) -> None:
-        """Binds and starts the thread.
+    def open(self) -> None:
+        """Binds.
 
         Raises:
             BusError: a port is in use, or the address is not this machine's.
@@ -145,7 +145,14 @@ class Bus:
         except BusError:
             self._close_sockets()
             raise
+
+    def start(self) -> None:
+        """Starts the thread; after `open`."""
         self._thread.start()
+
+    def abandon(self) -> None:
+        """Closes what was opened and never started."""
+        self._close_sockets()
 
     def _bind(self, key: str, kind: int) -> zmq.Socket[bytes]:
         endpoint = str(self._wanted[key])

@@ -140,7 +140,14 @@ class Reply:
     """Fields that are JSON already: `"name":value,...`."""
 
 
-Handler = Callable[[Request], Reply]
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A reply that needs the disk: `work` is run on another thread, and may raise RefusedError as a handler may."""
+
+    work: Callable[[], Reply]
+
+
+Handler = Callable[[Request], Reply | Deferred]
 """Runs on the wire's thread: must return at once."""
 
 

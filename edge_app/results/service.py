@@ -6,13 +6,16 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from edge_app import clock
 from edge_app.results import wire
+from edge_app.results.archive import Archive
+from edge_app.results.bus import Answer
 from edge_app.results.commands import (
     COMMANDS,
     Code,
+    Deferred,
     Handler,
     RefusedError,
     Reply,
@@ -24,6 +27,7 @@ from edge_app.results.commands import (
 
 log = logging.getLogger(__name__)
 
+OutcomeT = TypeVar("OutcomeT")
 CACHED_REPLIES = 256
 CACHE_AGE_US = 600_000_000
 
@@ -65,29 +69,38 @@ class Service:
     Args:
         handlers: by command; what is not there is answered UNAVAILABLE.
         mode: the node's mode, told with every error.
+        archive: where replies that need the disk are made.
+        send: hands such a reply to the bus.
     """
 
-    def __init__(self, handlers: Mapping[str, Handler], mode: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        mode: Callable[[], str],
+        archive: Archive,
+        send: Callable[[Answer], None],
+    ) -> None:
         if unknown := set(handlers) - set(COMMANDS):
             raise ValueError(f"handlers for commands that are not in the table: {sorted(unknown)}")
         self._handlers = dict(handlers)
         self._mode = mode
+        self._archive = archive
+        self._send = send
         self._cache = ReplyCache()
         self.refused = 0
         """Commands answered with an error."""
 
-    def serve(self, _routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
-        """The reply's frames. Never raises for what a client sent."""
+    def serve(self, routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
+        """The reply's frames, or None if the archive sends them. Never raises for what a client sent."""
         request_id: str | None = None
         try:
             data = parse_request(frame)
             request_id = data["request_id"]
-            return self._answer(data, user, frame)
+            return self._answer(data, routing_id, user, frame)
         except RefusedError as refusal:
-            self.refused += 1
             return [self._error(request_id, refusal)]
 
-    def _answer(self, data: Mapping[str, Any], user: str | None, frame: bytes) -> list[bytes]:
+    def _answer(self, data: Mapping[str, Any], routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
         request = check_request(data, user or "local", Role.ENGINEER)
         now_us = clock.monotonic_us()
         changes = COMMANDS[request.command].changes
@@ -95,24 +108,44 @@ class Service:
             cached = self._cache.get(request.client, request.request_id, frame, now_us)
             if cached is not None:
                 return cached
-        reply = reply_frames(request, self._handle(request))
+        outcome = self._guarded(request, self._handler(request))
+        if isinstance(outcome, Deferred):
+            self._defer(request, routing_id, outcome)
+            return None
+        reply = reply_frames(request, outcome)
         if changes:
             self._cache.put(request.client, request.request_id, frame, reply, now_us)
         return reply
 
-    def _handle(self, request: Request) -> Reply:
+    def _handler(self, request: Request) -> Callable[[], Reply | Deferred]:
         handler = self._handlers.get(request.command)
         if handler is None:
             raise RefusedError(Code.UNAVAILABLE, f"{request.command} is not served by this node")
+        return lambda: handler(request)
+
+    def _guarded(self, request: Request, work: Callable[[], OutcomeT]) -> OutcomeT:
+        """Whatever goes wrong in a handler is an answer; the details are in the log alone."""
         try:
-            return handler(request)
+            return work()
         except RefusedError:
             raise
         except Exception as error:
             log.exception("command %s failed", request.command)
             raise RefusedError(Code.INTERNAL, f"{type(error).__name__}; see the node's log") from error
 
+    def _defer(self, request: Request, routing_id: bytes, deferred: Deferred) -> None:
+        def job() -> None:
+            try:
+                frames = reply_frames(request, self._guarded(request, deferred.work))
+            except RefusedError as refusal:
+                frames = [self._error(request.request_id, refusal)]
+            self._send(Answer(routing_id, frames))
+
+        if not self._archive.submit(job):
+            raise RefusedError(Code.BUSY, "too many wait for the disk; ask again later")
+
     def _error(self, request_id: str | None, refusal: RefusedError) -> bytes:
+        self.refused += 1
         return wire.encode(
             {
                 "v": wire.VERSION,

@@ -70,7 +70,13 @@ def sched(placement: Placement) -> dict[str, Any]:
     }
 
 
-def result(sealed: Sealed, node: NodeIdentity, image: Mapping[str, Any] | None) -> dict[str, Any]:
+def result(
+    sealed: Sealed,
+    node: NodeIdentity,
+    part_id: str | None,
+    degraded: tuple[str, ...],
+    image: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """The `result` message. `image` says where its picture is; None: no picture is kept."""
     message: dict[str, Any] = {
         "v": VERSION,
@@ -79,7 +85,7 @@ def result(sealed: Sealed, node: NodeIdentity, image: Mapping[str, Any] | None) 
         "epoch": node.epoch,
         "seq": sealed.seq,
         "trigger_id": sealed.trigger_id,
-        "part_id": sealed.part_id,
+        "part_id": part_id,
         "frame_id": sealed.frame_id,
         "verdict": sealed.verdict,
         "reason": sealed.reason,
@@ -92,7 +98,7 @@ def result(sealed: Sealed, node: NodeIdentity, image: Mapping[str, Any] | None) 
         "recipe": {"name": node.recipe.name, "rev": node.recipe.rev},
         "model": {"name": node.model.name, "sha256": node.model.sha256, "soc": node.model.soc},
         "sched": sched(sealed.placement),
-        "degraded": sealed.degraded,
+        "degraded": degraded,
         "simulated": node.simulated,
         "replayed": False,
         "software": node.software,

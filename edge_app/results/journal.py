@@ -1,0 +1,313 @@
+"""The journal: one writer thread between the line and the disk. Nothing here ever makes a frame wait."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import queue
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_app import clock
+from edge_app.config.results import Journal as JournalSection
+from edge_app.errors import BusError, EdgeAppError
+from edge_app.results import journal_file as jf
+from edge_app.results.identity import NodeIdentity
+from edge_app.results.record import Record
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 8192
+"""Results that wait for the disk; at 200 a second it may stand still for 40 s."""
+BATCH = 32
+BATCH_S = 0.02
+RETRY_S = 1.0
+OPEN_TIMEOUT_S = 10.0
+CHECKED_AT_START = 1000
+RETENTION_EVERY_S = 5.0
+
+RaiseAlarm = Callable[[str, bool, str, str], None]
+ALARM = "JOURNAL_FAILED"
+REMEDY = "free the disk, or check results.journal.path; what waits is written when it works again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    seq: int
+    t_us: int
+    text: str
+
+
+class Journal:
+    """Writes results in batches: one commit for up to 32 results or 20 ms, whichever is first.
+
+    Args:
+        section: `results.journal`, with a path.
+        identity: of this run.
+        alarm: raises and clears JOURNAL_FAILED and JOURNAL_DAMAGED; called on the writer's thread.
+        make_room: asked for disk space when the disk is full (pictures go first); called on the writer's thread.
+    """
+
+    def __init__(
+        self, section: JournalSection, identity: NodeIdentity, alarm: RaiseAlarm, make_room: Callable[[], None]
+    ) -> None:
+        assert section.path is not None
+        self.file = section.path
+        self._section = section
+        self._identity = identity
+        self._alarm = alarm
+        self._make_room = make_room
+        self._queue: queue.SimpleQueue[Record | _Note | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._opened = threading.Event()
+        self._closing = threading.Event()
+        self._lock_fd: int | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._run_number = 0
+        self._failing = False
+        self._clock_start = (clock.utc_us(), clock.monotonic_us())
+        self._next_retention_s = 0.0
+        self.working = False
+        """What is handed over reaches the disk."""
+        self.durable_seq = 0
+        """All results up to this one are on the disk."""
+        self.oldest_seq: int | None = None
+        """Of this run, on the disk."""
+        self.lost = 0
+        """Results that found the queue full: they are nowhere but in memory's tail."""
+        self.size_bytes = 0
+        self.free_bytes: int | None = None
+        """Of the disk."""
+
+    def start(self) -> None:
+        """Opens the file and writes the epoch down. A file that can't be used is an alarm, and tried again.
+
+        Raises:
+            BusError: another node writes to it.
+        """
+        self._take_lock()
+        self._thread.start()
+        if not self._opened.wait(OPEN_TIMEOUT_S):
+            self._fail(f"{self.file}: not open after {OPEN_TIMEOUT_S:.0f} s")
+
+    def _take_lock(self) -> None:
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = os.open(f"{self.file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusError(
+                "another node writes to this journal",
+                where="results.journal.path",
+                got=str(self.file),
+                remedy="stop it, or give each node a journal of its own",
+            ) from error
+        except OSError as error:  # a read-only disk: nobody else can write there either
+            log.warning("journal: can't lock %s: %s", self.file, error.strerror)
+
+    def put(self, record: Record) -> None:
+        """Hands a result over; never blocks. What finds the queue full is counted as lost."""
+        if self._queue.qsize() >= MAX_WAITING:
+            self.lost += 1
+            return
+        self._queue.put(record)
+
+    def note(self, seq: int, text: str) -> None:
+        """Keeps a remark on a result of this run."""
+        if self._queue.qsize() < MAX_WAITING:
+            self._queue.put(_Note(seq, clock.utc_us(), text))
+
+    def close(self, timeout_s: float) -> None:
+        """Writes what waits, and that the run ended cleanly."""
+        self._closing.set()
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            log.error("the journal's thread did not end within %.1f s", timeout_s)
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    # -- the writer's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        last = False
+        batch: list[Record | _Note] = []
+        while not last or (batch and not self._failing):
+            if len(batch) < BATCH and not last:
+                last = self._collect(batch)
+            try:
+                self._write(batch)
+                batch = []
+            except Exception as error:
+                self._broke(error)
+                self._closing.wait(RETRY_S)
+        self._end()
+
+    def _collect(self, batch: list[Record | _Note]) -> bool:
+        """Fills the batch; True if the end was asked for."""
+        until_s = time.monotonic() + BATCH_S
+        wait_s = self._next_retention_s - time.monotonic() if not batch and self.working else 0.0
+        while len(batch) < BATCH:
+            try:
+                item = self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
+            except queue.Empty:
+                return False
+            if item is None:
+                return True
+            if len(batch) == 0:
+                until_s = time.monotonic() + BATCH_S
+            batch.append(item)
+            wait_s = until_s - time.monotonic()
+        return False
+
+    def _write(self, batch: list[Record | _Note]) -> None:
+        if self._connection is None:
+            self._open()
+        assert self._connection is not None
+        records = [item for item in batch if isinstance(item, Record)]
+        if records:
+            jf.append(self._connection, self._run_number, [_row(record) for record in records])
+            self._now_durable(records)
+        for item in batch:
+            if isinstance(item, _Note):
+                jf.append_note(self._connection, self._run_number, item.seq, item.t_us, item.text)
+        if time.monotonic() >= self._next_retention_s:
+            self._retain()
+        self._works()
+
+    def _now_durable(self, records: list[Record]) -> None:
+        """Goes up only as far as there is no hole: a result that was lost is never called durable."""
+        if self.oldest_seq is None:
+            self.oldest_seq = records[0].seq
+        for record in records:
+            if record.seq == self.durable_seq + 1:
+                self.durable_seq = record.seq
+
+    def _open(self) -> None:
+        try:
+            self._connection = jf.open_for_writing(self.file)
+            found = self._look_back(self._connection)
+        except sqlite3.DatabaseError as error:
+            if not jf.is_damage(error):
+                raise
+            self._set_aside(error)
+            self._connection = jf.open_for_writing(self.file)
+            found = "a new file"
+        node = self._identity
+        self._run_number = jf.begin_run(self._connection, node.epoch, node.node, node.software, clock.utc_us())
+        log.info("journal %s: %s", self.file, found)
+
+    def _look_back(self, connection: sqlite3.Connection) -> str:
+        """What an earlier run left, in words; the last results of a run that did not end cleanly are checked."""
+        runs = [run for run in jf.read_runs(connection) if run.epoch != self._identity.epoch]
+        if not runs:
+            return "empty"
+        last = runs[-1]
+        text = f"{len(runs)} earlier runs, {jf.size_bytes(connection)} bytes"
+        if last.ended_us is not None:
+            return f"{text}; the last one, {last.epoch}, ended cleanly at seq {last.last_seq or 0}"
+        bad = damaged(connection, last)
+        if bad:
+            self._alarm("JOURNAL_DAMAGED", True, f"run {last.epoch}: {bad}", "look with `edge_app journal verify`")
+        checked = bad or "its last results are whole"
+        return f"{text}; the last one, {last.epoch}, was cut off after seq {last.last_seq or 0}; {checked}"
+
+    def _set_aside(self, error: Exception) -> None:
+        """A file that SQLite can't read is kept under another name, and a new one begun."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self.oldest_seq = None
+        aside = Path(f"{self.file}.damaged-{clock.utc_us()}")
+        for ending in ("-wal", "-shm", ""):
+            source = Path(f"{self.file}{ending}")
+            if source.exists():
+                source.rename(f"{aside}{ending}")
+        text = f"{self.file} can't be read ({error}); it is kept as {aside.name}, and a new one was begun"
+        log.error("journal: %s", text)
+        self._alarm("JOURNAL_DAMAGED", True, text, "earlier runs can't be replayed; check the disk")
+
+    def _retain(self) -> None:
+        """Deletes what is too old or too much, a step at a time."""
+        assert self._connection is not None
+        self._next_retention_s = time.monotonic() + RETENTION_EVERY_S
+        # The clock at the start, and the monotonic clock since: a clock that is set meanwhile deletes nothing.
+        utc_us, monotonic_us = self._clock_start
+        now_us = utc_us + clock.monotonic_us() - monotonic_us
+        older_than_us = now_us - round(self._section.keep_days * 86_400e6)
+        keep_bytes = self._section.keep_mib * 1024 * 1024
+        deleted = jf.delete_oldest(self._connection, older_than_us=older_than_us, keep_bytes=keep_bytes)
+        more = jf.give_back(self._connection)
+        if deleted or more:
+            self._next_retention_s = 0.0  # go on after the next batch
+            rows = jf.read_after(self._connection, self._run_number, 0, 1)
+            self.oldest_seq = rows[0][0] if rows else None
+        self.size_bytes = jf.size_bytes(self._connection)
+        disk = os.statvfs(self.file.parent)
+        self.free_bytes = disk.f_bavail * disk.f_frsize
+
+    def _works(self) -> None:
+        self.working = True
+        if self._failing:
+            self._failing = False
+            self._alarm(ALARM, False, f"{self.file} is written again; {self.lost} results were lost", "")
+        self._opened.set()
+
+    def _broke(self, error: Exception) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if jf.is_damage(error):
+            self._set_aside(error)
+            return
+        text = error.what if isinstance(error, EdgeAppError) else f"{type(error).__name__}: {error}"
+        log.warning("journal %s: %s", self.file, text, exc_info=not isinstance(error, (sqlite3.Error, EdgeAppError)))
+        if "full" in text:
+            self._make_room()
+        self._fail(f"{self.file}: {text}")
+
+    def _fail(self, text: str) -> None:
+        self.working = False
+        self._failing = True
+        self._alarm(ALARM, True, text, REMEDY)
+        self._opened.set()
+
+    def _end(self) -> None:
+        if self._connection is None:
+            return
+        try:
+            jf.end_run(self._connection, self._run_number, clock.utc_us())
+            self._connection.close()
+        except sqlite3.Error as error:
+            log.error("journal: could not note the clean end: %s", error)
+
+
+def _row(record: Record) -> jf.Row:
+    sealed = record.sealed
+    return jf.Row(sealed.seq, sealed.t_done_us, sealed.verdict, sealed.reason, record.body)
+
+
+def damaged(connection: sqlite3.Connection, run: jf.Run) -> str | None:
+    """What is wrong with the last results of a run; None: nothing."""
+    if run.last_seq is None:
+        return None
+    expected = max(run.oldest_seq or 1, run.last_seq - CHECKED_AT_START + 1)
+    rows = connection.execute(
+        "SELECT id, crc, body FROM result WHERE id BETWEEN ? AND ? ORDER BY id",
+        (jf.result_id(run.number, expected), jf.result_id(run.number, run.last_seq)),
+    )
+    for row_id, crc, body in rows:
+        seq = row_id & jf.SEQ_MASK
+        if seq != expected:
+            return f"seq {expected} is missing"
+        if not isinstance(body, bytes) or zlib.crc32(body) != crc:
+            return f"seq {seq} is not what was written"
+        expected += 1
+    return None

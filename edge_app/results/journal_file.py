@@ -1,0 +1,282 @@
+"""The journal's file: SQLite in WAL mode. Schema, reading, writing, retention; no threads.
+
+A result's row id is `run number * 2**40 + seq`: rows are only ever appended, a replay is a range of ids, and the
+oldest rows are the smallest ids. `crc` is over the body as it was published.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge_app.errors import ConfigError
+
+SEQ_BITS = 40
+SEQ_MASK = (1 << SEQ_BITS) - 1
+BUSY_TIMEOUT_S = 5.0
+WAL_LIMIT_BYTES = 16 * 1024 * 1024
+DELETE_AT_ONCE = 500
+GIVE_BACK_PAGES = 1000
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE run (
+        number INTEGER PRIMARY KEY,
+        epoch TEXT NOT NULL UNIQUE,
+        node TEXT NOT NULL,
+        software TEXT NOT NULL,
+        started_us INTEGER NOT NULL,
+        ended_us INTEGER
+    );
+    CREATE TABLE result (
+        id INTEGER PRIMARY KEY,
+        t_done_us INTEGER NOT NULL,
+        verdict TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        crc INTEGER NOT NULL,
+        body BLOB NOT NULL
+    );
+    """,
+    """
+    CREATE TABLE note (
+        result_id INTEGER NOT NULL,
+        t_us INTEGER NOT NULL,
+        text TEXT NOT NULL
+    );
+    CREATE INDEX note_by_result ON note (result_id);
+    """,
+)
+"""`user_version` counts how many of them a file has seen. One that was released is never changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One result, as it is written."""
+
+    seq: int
+    t_done_us: int
+    verdict: str
+    reason: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One epoch of a node, and what the journal holds of it."""
+
+    number: int
+    epoch: str
+    node: str
+    software: str
+    started_us: int
+    ended_us: int | None
+    """None: it did not end, or not cleanly."""
+    oldest_seq: int | None
+    last_seq: int | None
+    """None, both, where no result is held."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether SQLite says that the file itself is broken (CORRUPT, NOTADB), not that it could not write now."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def result_id(run: int, seq: int) -> int:
+    """The row id of a result."""
+    return run << SEQ_BITS | seq
+
+
+def open_for_writing(file: Path) -> sqlite3.Connection:
+    """Opens or makes a journal, and brings its schema up to date.
+
+    Raises:
+        sqlite3.Error: it can't be opened or written.
+        ConfigError: a newer edge_app wrote it.
+    """
+    connection = sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only before the first table is made
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+        _migrate(connection, file)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, file: Path) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    _refuse_newer(version, file)
+    for number, script in enumerate(MIGRATIONS[version:], version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+
+
+def _refuse_newer(version: int, file: Path) -> None:
+    if version > len(MIGRATIONS):
+        raise ConfigError(
+            "a newer edge_app wrote this journal",
+            where=str(file),
+            wanted=f"version {len(MIGRATIONS)} or older",
+            got=f"version {version}",
+            remedy="update edge_app, or set another results.journal.path",
+        )
+
+
+def open_for_reading(file: Path) -> sqlite3.Connection:
+    """Opens a journal that may be written to meanwhile. The connection may be closed by another thread.
+
+    Raises:
+        ConfigError: there is none, it is no journal, or a newer edge_app wrote it.
+    """
+    try:
+        connection = sqlite3.connect(
+            f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute("SELECT 1 FROM run, result LIMIT 1")
+    except sqlite3.Error as error:
+        raise ConfigError("can't read the journal", where=str(file), got=str(error), remedy="check the path") from error
+    _refuse_newer(version, file)
+    return connection
+
+
+def begin_run(connection: sqlite3.Connection, epoch: str, node: str, software: str, now_us: int) -> int:
+    """Writes an epoch down before its first result; returns its number. The same epoch again gets the same number."""
+    connection.execute(
+        "INSERT INTO run (epoch, node, software, started_us) VALUES (?, ?, ?, ?) ON CONFLICT (epoch) DO NOTHING",
+        (epoch, node, software, now_us),
+    )
+    return int(connection.execute("SELECT number FROM run WHERE epoch = ?", (epoch,)).fetchone()[0])
+
+
+def end_run(connection: sqlite3.Connection, run: int, now_us: int) -> None:
+    """Notes that a run ended cleanly."""
+    connection.execute("UPDATE run SET ended_us = ? WHERE number = ?", (now_us, run))
+
+
+def append(connection: sqlite3.Connection, run: int, rows: Sequence[Row]) -> None:
+    """Writes a batch in one transaction; it is on the disk when this returns.
+
+    Raises:
+        sqlite3.Error: nothing of it was written.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.executemany(
+            "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?)",
+            [(result_id(run, r.seq), r.t_done_us, r.verdict, r.reason, zlib.crc32(r.body), r.body) for r in rows],
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def append_note(connection: sqlite3.Connection, run: int, seq: int, t_us: int, text: str) -> None:
+    """Keeps a remark on a result, e.g. a verdict that came after its seal; it is never published as the verdict."""
+    connection.execute("INSERT INTO note VALUES (?, ?, ?)", (result_id(run, seq), t_us, text))
+
+
+_RUNS = (
+    "SELECT number, epoch, node, software, started_us, ended_us,"
+    f" (SELECT min(id) FROM result WHERE id BETWEEN number << {SEQ_BITS} AND (number << {SEQ_BITS}) + {SEQ_MASK}),"
+    f" (SELECT max(id) FROM result WHERE id BETWEEN number << {SEQ_BITS} AND (number << {SEQ_BITS}) + {SEQ_MASK})"
+    " FROM run"
+)
+
+
+def read_runs(connection: sqlite3.Connection) -> list[Run]:
+    """All runs, oldest first."""
+    return [_run(row) for row in connection.execute(f"{_RUNS} ORDER BY number")]
+
+
+def read_run(connection: sqlite3.Connection, epoch: str) -> Run | None:
+    """One run; None if it is not there."""
+    row = connection.execute(f"{_RUNS} WHERE epoch = ?", (epoch,)).fetchone()
+    return None if row is None else _run(row)
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    *fields, oldest, last = row
+    return Run(*fields, *(None if i is None else i & SEQ_MASK for i in (oldest, last)))
+
+
+def read_after(connection: sqlite3.Connection, run: int, after_seq: int, limit: int) -> list[tuple[int, bytes]]:
+    """Seq and body of the results of a run after a seq, in order."""
+    rows = connection.execute(
+        "SELECT id, body FROM result WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+        (result_id(run, after_seq), result_id(run, SEQ_MASK), limit),
+    )
+    return [(i & SEQ_MASK, body) for i, body in rows]
+
+
+def read_all(connection: sqlite3.Connection, run: int) -> Iterator[tuple[Row, int]]:
+    """The results of a run, in order, each with its checksum as stored."""
+    rows = connection.execute(
+        "SELECT id, t_done_us, verdict, reason, body, crc FROM result WHERE id BETWEEN ? AND ? ORDER BY id",
+        (result_id(run, 0), result_id(run, SEQ_MASK)),
+    )
+    for i, t_done_us, verdict, reason, body, crc in rows:
+        yield Row(i & SEQ_MASK, t_done_us, verdict, reason, body), crc
+
+
+def read_notes(connection: sqlite3.Connection, run: int, seq: int) -> list[tuple[int, str]]:
+    """When and what was noted on a result."""
+    rows = connection.execute("SELECT t_us, text FROM note WHERE result_id = ? ORDER BY t_us", (result_id(run, seq),))
+    return list(rows)
+
+
+def size_bytes(connection: sqlite3.Connection) -> int:
+    """Bytes in use; pages that wait to be used again do not count."""
+    pages, free, page = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * page)
+
+
+def delete_oldest(connection: sqlite3.Connection, *, older_than_us: int, keep_bytes: int) -> int:
+    """One step of retention: deletes up to DELETE_AT_ONCE of the oldest results, and runs that are empty then.
+
+    Returns the number of results deleted; 0: there is nothing to do. The newest run is never deleted.
+    """
+    too_large = size_bytes(connection) > keep_bytes
+    condition = "" if too_large else " WHERE t_done_us < ?"
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        oldest = "SELECT id, t_done_us FROM result ORDER BY id LIMIT ?"
+        deleted = connection.execute(
+            f"DELETE FROM result WHERE id IN (SELECT id FROM ({oldest}){condition})",
+            (DELETE_AT_ONCE, *(() if too_large else (older_than_us,))),
+        ).rowcount
+        if deleted:
+            first = connection.execute("SELECT min(id) FROM result").fetchone()[0]
+            connection.execute(
+                "DELETE FROM run WHERE number < coalesce(?, (SELECT max(number) FROM run))",
+                (None if first is None else first >> SEQ_BITS,),
+            )
+            connection.execute("DELETE FROM note WHERE result_id < coalesce(?, 0)", (first,))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return deleted
+
+
+def give_back(connection: sqlite3.Connection) -> bool:
+    """Gives pages that are free back to the disk, up to GIVE_BACK_PAGES; True if there are more."""
+    free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+    if free:
+        # Not execute(): this pragma takes a step for each page, and execute() takes one.
+        connection.executescript(f"PRAGMA incremental_vacuum({GIVE_BACK_PAGES})")
+    return free > GIVE_BACK_PAGES

@@ -1,0 +1,166 @@
+"""Replay: results after a seq, from memory's tail if it reaches back so far, else from the journal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from edge_app.results import journal_file as jf
+from edge_app.results import wire
+from edge_app.results.commands import Code, Deferred, RefusedError, Reply, Request
+from edge_app.results.identity import NodeIdentity
+from edge_app.results.journal import MAX_WAITING, Journal
+
+TAIL_RESULTS = MAX_WAITING
+"""As many as may wait for the disk: what is not in the journal yet is here."""
+TAIL_BYTES = 64 * 1024 * 1024
+REPLY_BYTES = 1024 * 1024
+
+Results = Sequence[tuple[int, bytes]]
+"""Seq and body, in order."""
+
+
+class Tail:
+    """The last results, without a hole. Belongs to the bus thread."""
+
+    def __init__(self) -> None:
+        self._results: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+
+    def append(self, seq: int, body: bytes) -> None:
+        """Adds a result; after a hole only what follows is kept."""
+        if self._results and seq != self._results[-1][0] + 1:
+            self._results.clear()
+            self._bytes = 0
+        self._results.append((seq, body))
+        self._bytes += len(body)
+        while len(self._results) > TAIL_RESULTS or self._bytes > TAIL_BYTES:
+            self._bytes -= len(self._results.popleft()[1])
+
+    @property
+    def oldest_seq(self) -> int | None:
+        """None: there is none yet."""
+        return self._results[0][0] if self._results else None
+
+    def after(self, seq: int, limit: int) -> Results:
+        """Up to `limit` results after a seq."""
+        if not self._results:
+            return []
+        skip = max(0, seq + 1 - self._results[0][0])
+        wanted = len(self._results) - skip
+        if wanted <= skip:  # nearer to the end, as most are: walk from there
+            return list(islice(reversed(self._results), max(wanted, 0)))[::-1][:limit]
+        return list(islice(self._results, skip, skip + limit))
+
+
+class Replay:
+    """Answers `replay` and `epochs`.
+
+    Args:
+        journal: None where there is none.
+        identity: of this run.
+        last_seq: of the last result that was sent.
+    """
+
+    def __init__(
+        self, journal: Journal | None, identity: Callable[[], NodeIdentity], last_seq: Callable[[], int]
+    ) -> None:
+        self.tail = Tail()
+        self._journal = journal
+        self._identity = identity
+        self._last_seq = last_seq
+
+    @property
+    def oldest_seq(self) -> int | None:
+        """The oldest result of this run that can be replayed; None: none."""
+        if self._journal is not None and self._journal.working and self._journal.oldest_seq is not None:
+            return self._journal.oldest_seq
+        return self.tail.oldest_seq
+
+    def replay(self, request: Request) -> Reply | Deferred:
+        """`replay{epoch, after_seq, limit}`: a batch, and whether there is more.
+
+        A seq that is missing in a batch is lost. Results before the oldest that is kept are GONE.
+        """
+        epoch, after_seq = request.args["epoch"], request.args["after_seq"]
+        limit = request.args.get("limit", wire.MAX_REPLAY)
+        if epoch != self._identity().epoch:
+            return Deferred(lambda: self._earlier_run(epoch, after_seq, limit))
+        last_seq, oldest_seq = self._last_seq(), self.oldest_seq
+        if after_seq >= last_seq:
+            return _batch(epoch, [], last_seq)
+        if oldest_seq is None or after_seq + 1 < oldest_seq:
+            raise _gone(oldest_seq if oldest_seq is not None else last_seq + 1)
+        from_tail = self.tail.after(after_seq, limit)
+        if from_tail and from_tail[0][0] == after_seq + 1:
+            return _batch(epoch, from_tail, last_seq)
+        return Deferred(lambda: self._this_run(epoch, after_seq, limit, last_seq, from_tail))
+
+    def epochs(self, _request: Request) -> Reply | Deferred:
+        """`epochs`: the runs that can be replayed, oldest first; the present one is the last."""
+        present, last_seq, oldest_seq = self._identity(), self._last_seq(), self.oldest_seq
+        return Deferred(lambda: self._runs(present, last_seq, oldest_seq))
+
+    def _this_run(self, epoch: str, after_seq: int, limit: int, last_seq: int, from_tail: Results) -> Reply:
+        """The journal's results, then the tail's."""
+        rows: Results = []
+        with contextlib.closing(jf.open_for_reading(self._file())) as connection:
+            run = jf.read_run(connection, epoch)
+            if run is not None:
+                rows = jf.read_after(connection, run.number, after_seq, limit)
+        reached = rows[-1][0] if rows else after_seq
+        found = [*rows, *(item for item in from_tail if item[0] > reached)]
+        return _batch(epoch, found[:limit], last_seq)
+
+    def _earlier_run(self, epoch: str, after_seq: int, limit: int) -> Reply:
+        with contextlib.closing(jf.open_for_reading(self._file())) as connection:
+            run = jf.read_run(connection, epoch)
+            if run is None:
+                raise _gone(None)
+            if run.last_seq is None or run.oldest_seq is None:
+                return _batch(epoch, [], 0)
+            if after_seq + 1 < run.oldest_seq:
+                raise _gone(run.oldest_seq)
+            return _batch(epoch, jf.read_after(connection, run.number, after_seq, limit), run.last_seq)
+
+    def _runs(self, present: NodeIdentity, last_seq: int, oldest_seq: int | None) -> Reply:
+        runs: list[jf.Run] = []
+        if self._journal is not None and self._journal.working:
+            with contextlib.closing(jf.open_for_reading(self._file())) as connection:
+                runs = jf.read_runs(connection)
+        started_us = next((run.started_us for run in runs if run.epoch == present.epoch), 0)
+        earlier = [run for run in runs if run.epoch != present.epoch]
+        now = jf.Run(0, present.epoch, present.node, present.software, started_us, None, oldest_seq, last_seq)
+        return Reply({"epochs": [_run_fields(run) for run in (*earlier, now)]})
+
+    def _file(self) -> Path:
+        if self._journal is None or not self._journal.working:
+            raise RefusedError(Code.GONE, "there is no journal: only memory's tail can be replayed", oldest_seq=None)
+        return self._journal.file
+
+
+def _gone(oldest_seq: int | None) -> RefusedError:
+    return RefusedError(Code.GONE, "these results are no longer kept", oldest_seq=oldest_seq)
+
+
+def _run_fields(run: jf.Run) -> dict[str, object]:
+    names = ("epoch", "software", "started_us", "ended_us", "oldest_seq", "last_seq")
+    return {name: getattr(run, name) for name in names}
+
+
+def _batch(epoch: str, results: Results, last_seq: int) -> Reply:
+    """Results as they were published, but for `replayed`; as many as fit into a reply."""
+    bodies: list[bytes] = []
+    size = 0
+    for _, body in results:
+        size += len(body)
+        if bodies and size > REPLY_BYTES:
+            break
+        bodies.append(wire.as_replayed(body))
+    more = bool(bodies) and results[len(bodies) - 1][0] < last_seq
+    return Reply(
+        {"epoch": epoch, "last_seq": last_seq, "more": more}, raw=b'"results":[' + b",".join(bodies) + b"]"
+    )

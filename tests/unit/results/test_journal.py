@@ -1,0 +1,313 @@
+"""The journal with a real SQLite file: what is durable, what is kept, what an earlier run left."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire_samples import identity, sealed
+
+from edge_app.config.results import Journal as Section
+from edge_app.errors import BusError
+from edge_app.results import journal as journal_module
+from edge_app.results import journal_file as jf
+from edge_app.results.identity import NodeIdentity
+from edge_app.results.journal import Journal
+from edge_app.results.record import Record
+from edge_app.verdict import Reason, Sealed
+
+DAY_US = 86_400_000_000
+
+
+class Alarms:
+    """What the journal raised: name -> (active, text)."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, tuple[bool, str]] = {}
+
+    def __call__(self, name: str, active: bool, text: str, remedy: str) -> None:
+        self.now[name] = (active, text)
+
+
+def record(result: Sealed, who: NodeIdentity) -> Record:
+    return Record(result, who, result.part_id, (), None)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "journal" / "results.db"
+
+
+class Opened:
+    """A journal that runs, and what it raised."""
+
+    def __init__(self, file: Path, **keep: Any) -> None:
+        self.alarms = Alarms()
+        self.who = identity()
+        self.journal = Journal(Section(path=file, **keep), self.who, self.alarms, lambda: None)
+        self.journal.start()
+        self.bodies: dict[int, bytes] = {}
+
+    def put(self, result: Sealed) -> None:
+        made = record(result, self.who)
+        self.bodies[result.seq] = made.body
+        self.journal.put(made)
+
+
+@pytest.fixture
+def opened(file: Path) -> Iterator[Opened]:
+    made = Opened(file)
+    yield made
+    made.journal.close(5)
+
+
+def runs(file: Path) -> list[jf.Run]:
+    connection = jf.open_for_reading(file)
+    found = jf.read_runs(connection)
+    connection.close()
+    return found
+
+
+def held(file: Path) -> dict[int, bytes]:
+    """Seq -> body of the newest run."""
+    connection = jf.open_for_reading(file)
+    found = dict(jf.read_after(connection, jf.read_runs(connection)[-1].number, 0, 100_000))
+    connection.close()
+    return found
+
+
+def free_pages(file: Path) -> int:
+    connection = jf.open_for_reading(file)
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    connection.close()
+    return int(free)
+
+
+def test_the_epoch_is_on_the_disk_before_any_result(opened: Opened, file: Path) -> None:
+    (run,) = runs(file)
+    assert (run.epoch, run.node, run.oldest_seq, run.last_seq, run.ended_us) == (
+        opened.who.epoch, "l1/st3", None, None, None,
+    )
+
+
+def test_what_is_durable_reads_back_byte_for_byte(opened: Opened, file: Path) -> None:
+    for seq in range(1, 501):
+        opened.put(sealed(seq, Reason.DEFECT if seq % 3 == 0 else Reason.OK))
+    wait_for(lambda: opened.journal.durable_seq == 500)
+    assert held(file) == opened.bodies
+
+
+def test_a_clean_end_is_written_down_and_so_is_all_that_waited(file: Path) -> None:
+    opened = Opened(file)
+    for seq in range(1, 301):
+        opened.put(sealed(seq))
+    opened.journal.close(5)
+    (run,) = runs(file)
+    assert (run.last_seq, run.ended_us is not None) == (300, True)
+
+
+def test_the_next_run_says_how_the_last_one_ended(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = Opened(file)
+    first.put(sealed(1))
+    first.journal.close(5)
+    with caplog.at_level("INFO"):
+        Opened(file).journal.close(5)
+    assert f"the last one, {first.who.epoch}, ended cleanly at seq 1" in caplog.text
+
+
+def test_a_run_that_was_cut_off_is_told_and_its_last_results_are_checked(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = Opened(file)
+    for seq in range(1, 11):
+        first.put(sealed(seq))
+    first.journal.close(5)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE run SET ended_us = NULL")
+    with caplog.at_level("INFO"):
+        second = Opened(file)
+    assert "was cut off after seq 10; its last results are whole" in caplog.text
+    assert "JOURNAL_DAMAGED" not in second.alarms.now
+    second.journal.close(5)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("DELETE FROM result WHERE id & 1099511627775 = 7", "seq 7 is missing"),
+        ("UPDATE result SET body = replace(body, 'PASS', 'FAIL') WHERE id & 1099511627775 = 4", "seq 4 is not what"),
+        ("UPDATE result SET body = x'00' WHERE id & 1099511627775 = 10", "seq 10 is not what"),
+    ],
+)
+def test_damaged_results_of_a_run_that_was_cut_off_are_an_alarm(file: Path, damage: str, told: str) -> None:
+    first = Opened(file)
+    for seq in range(1, 11):
+        first.put(sealed(seq))
+    first.journal.close(5)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE run SET ended_us = NULL")
+        assert connection.execute(damage).rowcount == 1
+    second = Opened(file)
+    active, text = second.alarms.now["JOURNAL_DAMAGED"]
+    assert active
+    assert told in text
+    assert second.journal.working
+    second.journal.close(5)
+
+
+def test_a_file_that_is_no_database_is_set_aside_not_deleted(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_bytes(b"this was a journal once" * 100)
+    opened = Opened(file)
+    opened.put(sealed(1))
+    wait_for(lambda: opened.journal.durable_seq == 1)
+    opened.journal.close(5)
+    assert opened.alarms.now["JOURNAL_DAMAGED"][0]
+    (aside,) = file.parent.glob("*.damaged-*")
+    assert aside.read_bytes().startswith(b"this was a journal once")
+
+
+def test_a_file_of_version_1_is_brought_up_to_date_with_its_results(file: Path) -> None:
+    file.parent.mkdir()
+    with sqlite3.connect(file) as connection:
+        connection.executescript(jf.MIGRATIONS[0] + "PRAGMA user_version = 1")
+        run = jf.begin_run(connection, "old", "l1/st3", "0.0.1", 1)
+        connection.execute(
+            "INSERT INTO result VALUES (?, ?, 'PASS', 'OK', ?, ?)",
+            (jf.result_id(run, 1), time.time_ns() // 1000, zlib.crc32(b'{"seq":1}'), b'{"seq":1}'),
+        )
+    opened = Opened(file)
+    opened.put(sealed(1))
+    wait_for(lambda: opened.journal.durable_seq == 1)
+    opened.journal.note(1, "PASS came 12 ms after the deadline")
+    opened.journal.close(5)
+    assert [(r.epoch, r.last_seq) for r in runs(file)] == [("old", 1), (opened.who.epoch, 1)]
+    connection = jf.open_for_reading(file)
+    assert [text for _, text in jf.read_notes(connection, 2, 1)] == ["PASS came 12 ms after the deadline"]
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == len(jf.MIGRATIONS)
+    connection.close()
+
+
+def test_a_newer_file_is_left_alone_and_told(file: Path) -> None:
+    file.parent.mkdir()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    opened = Opened(file)
+    assert not opened.journal.working
+    assert "a newer edge_app wrote this journal" in opened.alarms.now["JOURNAL_FAILED"][1]
+    opened.journal.close(5)
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == 99
+
+
+def test_two_nodes_never_write_one_journal(opened: Opened, file: Path) -> None:
+    with pytest.raises(BusError, match="another node writes to this journal") as caught:
+        Opened(file)
+    assert caught.value.exit_code == 6
+
+
+def test_a_file_that_can_not_be_made_is_an_alarm_and_tried_again(file: Path) -> None:
+    file.parent.write_text("a file stands where the folder should be")
+    opened = Opened(file)
+    for seq in range(1, 101):
+        opened.put(sealed(seq))
+    assert not opened.journal.working
+    assert opened.alarms.now["JOURNAL_FAILED"][0]
+    file.parent.unlink()
+    file.parent.mkdir()
+    wait_for(lambda: opened.journal.durable_seq == 100)
+    assert opened.alarms.now["JOURNAL_FAILED"][0] is False
+    assert held(file) == opened.bodies
+    opened.journal.close(5)
+
+
+def test_what_finds_the_queue_full_is_lost_counted_and_never_called_durable(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.parent.write_text("no folder: nothing is written")
+    monkeypatch.setattr(journal_module, "MAX_WAITING", 50)
+    opened = Opened(file)
+    for seq in range(1, 101):
+        opened.put(sealed(seq))
+    lost = opened.journal.lost
+    assert 0 < lost <= 50
+    file.parent.unlink()
+    file.parent.mkdir()
+    wait_for(lambda: opened.journal.durable_seq == 100 - lost)
+    opened.put(sealed(101))
+    wait_for(lambda: 101 in held(file))
+    assert opened.journal.durable_seq == 100 - lost
+    opened.journal.close(5)
+
+
+@pytest.fixture
+def eager_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "RETENTION_EVERY_S", 0.05)
+
+
+@pytest.mark.usefixtures("eager_retention")
+def test_results_go_by_age(file: Path) -> None:
+    opened = Opened(file, keep_days=2)
+    now = time.time_ns() // 1000
+    for seq in range(1, 1201):
+        opened.put(sealed(seq, t_done_us=now - (3 if seq <= 700 else 1) * DAY_US))
+    wait_for(lambda: opened.journal.durable_seq == 1200)
+    wait_for(lambda: opened.journal.oldest_seq == 701, 15)
+    assert min(held(file)) == 701
+    opened.journal.close(5)
+
+
+@pytest.mark.usefixtures("eager_retention")
+def test_results_go_by_size_and_emptied_runs_with_them(file: Path) -> None:
+    first = Opened(file)
+    for seq in range(1, 201):
+        first.put(sealed(seq))
+    first.journal.close(5)
+    second = Opened(file, keep_mib=4)
+    for seq in range(1, 8001):
+        second.put(sealed(seq, detail="x" * 500))
+    wait_for(lambda: second.journal.durable_seq == 8000, 20)
+    wait_for(lambda: [run.epoch for run in runs(file)] == [second.who.epoch])
+    wait_for(lambda: 0 < second.journal.size_bytes <= 4 * 1024 * 1024)
+    wait_for(lambda: free_pages(file) == 0)
+    seqs = sorted(held(file))
+    assert seqs == list(range(seqs[0], 8001))
+    assert seqs[0] > 1
+    second.journal.close(5)
+    assert file.stat().st_size < 5 * 1024 * 1024
+
+
+@pytest.mark.usefixtures("eager_retention")
+def test_a_clock_that_is_set_while_the_node_runs_deletes_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Opened(file, keep_days=1)
+    opened.put(sealed(1))
+    wait_for(lambda: opened.journal.durable_seq == 1)
+    real = time.time_ns
+    monkeypatch.setattr("edge_app.clock.time.time_ns", lambda: real() + 400 * DAY_US * 1000)
+    opened.put(sealed(2))
+    wait_for(lambda: opened.journal.durable_seq == 2)
+    time.sleep(0.2)
+    assert sorted(held(file)) == [1, 2]
+    opened.journal.close(5)
+
+
+def test_bodies_are_the_messages_as_they_were_sent(opened: Opened, file: Path) -> None:
+    opened.put(sealed(1, Reason.DEFECT))
+    wait_for(lambda: opened.journal.durable_seq == 1)
+    message = json.loads(held(file)[1])
+    assert (message["seq"], message["verdict"], message["replayed"]) == (1, "FAIL", False)

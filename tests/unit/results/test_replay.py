@@ -1,0 +1,186 @@
+"""Replay over real sockets: from memory, from the journal, from earlier runs, and past what is kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+from wire_samples import Line, config, outlet
+
+from edge_app.results import Outlet
+from edge_app.results import replay as replay_module
+from edge_app.results.replay import Tail
+from edge_app.verdict import Reason
+
+
+class Node:
+    """A node with a journal, and a DEALER to ask it."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.line = Line()
+        journal = {"path": file} if file is not None else {}
+        self.outlet: Outlet = outlet(self.line, results=config(journal=journal))
+        self.outlet.start()
+        self.context = zmq.Context()
+        self.dealer = self.context.socket(zmq.DEALER)
+        self.dealer.connect(str(self.outlet.commands_endpoint))
+        self.epoch = self.ask("hello")["epoch"]
+
+    def seal(self, count: int, **changes: Any) -> None:
+        for n in range(count):
+            self.outlet.result(self.line.seal(Reason.DEFECT if n % 5 == 0 else Reason.OK, **changes))
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        self.dealer.send(json.dumps({"command": command, "request_id": "r", **fields}).encode())
+        assert self.dealer.poll(5000)
+        reply: dict[str, Any] = json.loads(self.dealer.recv())
+        return reply
+
+    def replay(self, epoch: str, after_seq: int, **fields: Any) -> dict[str, Any]:
+        return self.ask("replay", epoch=epoch, after_seq=after_seq, **fields)
+
+    def wait(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        end = time.monotonic() + 10
+        while not condition(status := self.ask("status")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return status
+
+    def close(self) -> None:
+        self.context.destroy(linger=0)
+        self.outlet.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def node(file: Path) -> Iterator[Node]:
+    opened = Node(file)
+    yield opened
+    opened.close()
+
+
+def seqs(reply: dict[str, Any]) -> list[int]:
+    assert reply["ok"], reply
+    return [result["seq"] for result in reply["results"]]
+
+
+def test_memory_serves_what_is_not_durable_yet() -> None:
+    node = Node(None)
+    node.seal(600)
+    node.wait(lambda s: s["last_seq"] == 600)
+    first = node.replay(node.epoch, 0)
+    assert (seqs(first), first["more"], first["last_seq"]) == (list(range(1, 257)), True, 600)
+    assert seqs(node.replay(node.epoch, 590, limit=4)) == [591, 592, 593, 594]
+    rest = node.replay(node.epoch, 590)
+    assert (seqs(rest), rest["more"]) == (list(range(591, 601)), False)
+    assert (seqs(node.replay(node.epoch, 600)), node.replay(node.epoch, 600)["more"]) == ([], False)
+    assert all(result["replayed"] is True for result in rest["results"])
+    assert [e["epoch"] for e in node.ask("epochs")["epochs"]] == [node.epoch]
+    assert node.replay("another", 0)["code"] == "GONE"
+    node.close()
+
+
+def test_the_journal_serves_what_memory_has_forgotten(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "TAIL_RESULTS", 10)
+    node.seal(300)
+    status = node.wait(lambda s: s["durable_seq"] == 300)
+    assert (status["journal"], status["oldest_seq"]) == (True, 1)
+    replies = [node.replay(node.epoch, after, limit=100) for after in (0, 100, 200)]
+    assert [seq for reply in replies for seq in seqs(reply)] == list(range(1, 301))
+    assert [reply["more"] for reply in replies] == [True, True, False]
+
+
+def test_an_earlier_run_is_replayed_after_a_restart(node: Node, file: Path) -> None:
+    node.seal(10)
+    node.close()
+    second = Node(file)
+    second.seal(3)
+    listed = second.ask("epochs")["epochs"]
+    assert [e["epoch"] for e in listed] == [node.epoch, second.epoch]
+    assert (listed[0]["oldest_seq"], listed[0]["last_seq"]) == (1, 10)
+    old = second.replay(node.epoch, 4)
+    assert (seqs(old), old["more"], old["last_seq"]) == ([5, 6, 7, 8, 9, 10], False, 10)
+    assert {result["epoch"] for result in old["results"]} == {node.epoch}
+    second.close()
+
+
+def test_a_replayed_result_is_the_published_one_but_for_its_mark(node: Node) -> None:
+    context = zmq.Context()
+    sub = context.socket(zmq.SUB)
+    sub.subscribe("v1/result/")
+    sub.connect(str(node.outlet.publish_endpoint))
+    time.sleep(0.2)
+    node.seal(20, detail='"replayed":false, \\"replayed":false,')
+    live = {}
+    for _ in range(20):
+        assert sub.poll(5000)
+        body = sub.recv_multipart()[1]
+        live[json.loads(body)["seq"]] = body
+    node.wait(lambda s: s["durable_seq"] == 20)
+    node.dealer.send(json.dumps({"command": "replay", "request_id": "r", "epoch": node.epoch, "after_seq": 0}).encode())
+    reply = node.dealer.recv()
+    for body in live.values():
+        assert body.replace(b',"replayed":false,', b',"replayed":true,') in reply
+    context.destroy(linger=0)
+
+
+def test_past_retention_is_gone_and_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "TAIL_RESULTS", 10)
+    node = Node(None)
+    node.seal(50)
+    node.wait(lambda s: s["last_seq"] == 50)
+    reply = node.replay(node.epoch, 0)
+    assert (reply["code"], reply["oldest_seq"]) == ("GONE", 41)
+    assert seqs(node.replay(node.epoch, 40)) == list(range(41, 51))
+    node.close()
+
+
+def test_a_batch_is_bounded_in_bytes_too(node: Node) -> None:
+    node.seal(300, detail="x" * 10_000)
+    node.wait(lambda s: s["durable_seq"] == 300)
+    got, replies = [], 0
+    while True:
+        reply = node.replay(node.epoch, got[-1] if got else 0)
+        got += seqs(reply)
+        replies += 1
+        assert len(json.dumps(reply)) < 1_200_000
+        if not reply["more"]:
+            break
+    assert (got, replies) == (list(range(1, 301)), 4)
+
+
+def test_an_announcement_names_the_part_unless_it_is_late(node: Node) -> None:
+    assert node.ask("announce", trigger_id=1001, part_id="B-7")["ok"]
+    node.seal(2, part_id=None)
+    node.wait(lambda s: s["last_seq"] == 2)
+    assert [r["part_id"] for r in node.replay(node.epoch, 0)["results"]] == ["B-7", None]
+    assert node.ask("announce", trigger_id=1002, part_id="B-8", request_id="2")["code"] == "TOO_LATE"
+    assert node.ask("announce", trigger_id=1001, part_id="B-9", request_id="3")["code"] == "CONFLICT"
+    assert node.ask("announce", trigger_id=1001, part_id="B-7", request_id="4")["ok"]
+    assert [r["part_id"] for r in node.replay(node.epoch, 0)["results"]] == ["B-7", None]
+
+
+@pytest.mark.parametrize("after", [0, 1, 40, 60, 89, 90, 91, 500])
+@pytest.mark.parametrize("limit", [1, 7, 256])
+def test_the_tail_gives_what_follows_a_seq(after: int, limit: int) -> None:
+    tail = Tail()
+    for seq in range(10, 91):
+        tail.append(seq, b"%d" % seq)
+    wanted = [seq for seq in range(10, 91) if seq > after][:limit]
+    assert list(tail.after(after, limit)) == [(seq, b"%d" % seq) for seq in wanted]
+
+
+def test_the_tail_has_no_holes() -> None:
+    tail = Tail()
+    for seq in (1, 2, 3, 7, 8):
+        tail.append(seq, b"")
+    assert (tail.oldest_seq, [seq for seq, _ in tail.after(0, 10)]) == (7, [7, 8])

@@ -10,17 +10,17 @@ const char *ea_simd_name(void) {
 #endif
 }
 
-void ea_run(const ea_plan *plan, const uint8_t *frame, void *out, int path) {
+void ea_run(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch, int path) {
     if (path == EA_PATH_SIMD && plan->groups > 0) {
 #if defined(__x86_64__)
         if (__builtin_cpu_supports("avx2")) {
-            ea_run_avx2(plan, frame, out);
+            ea_run_avx2(plan, frame, out, scratch);
             return;
         }
 #elif defined(__aarch64__)
-        ea_run_neon(plan, frame, out);
+        ea_run_neon(plan, frame, out, scratch);
         return;
 #endif
     }
-    ea_run_scalar(plan, frame, out);
+    ea_run_scalar(plan, frame, out, scratch);
 }

@@ -5,6 +5,6 @@
 #include "kernels.h"
 
 const char *ea_simd_name(void); /* "avx2", "neon" or "none" */
-void ea_run(const ea_plan *plan, const uint8_t *frame, void *out, int path);
+void ea_run(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch, int path);
 
 #endif

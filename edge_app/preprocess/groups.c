@@ -148,7 +148,7 @@ void ea_build_groups(ea_plan *p, ea_group *group, ea_fetch *fetch, ea_fetch *chr
     p->blend = blend_of(p);
     const int channels = p->family == EA_MONO || nv12 ? 1 : 3;
     p->groups = 0;
-    if (s->inner_w < EA_GROUP || s->inner_w > EA_MAX_SIMD_WIDTH || ea_row_bytes(s) < 16 || s->width < 4) return;
+    if (s->inner_w < EA_GROUP || ea_row_bytes(s) < 16 || s->width < 4) return;
     p->narrow = !pairs_fit_16_bytes(p, channels, 0) || (nv12 && !pairs_fit_16_bytes(p, 2, 1));
     p->groups = ea_group_count(s);
     p->group = group;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { EA_GROUP = 16, EA_MAX_SIMD_WIDTH = 4096 };
+enum { EA_GROUP = 16 };
 
 /* How colour comes out of the fetched bytes. */
 enum ea_family { EA_PACKED3, EA_MONO, EA_FAMILY_NV12, EA_FAMILY_YUYV, EA_FAMILY_BAYER };

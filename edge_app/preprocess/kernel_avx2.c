@@ -2,8 +2,6 @@
 
 #if defined(__x86_64__)
 
-#include <string.h>
-
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else
@@ -15,11 +13,16 @@
 
 #include "kernel_lanes.h"
 
+#include "resample_lanes.h"
+
 #include "emit.h"
 
 #include "run_rows.h"
 
-void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out) { run_rows(plan, frame, out); }
+void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch) {
+    const int windows = plan->source_rows != NULL;
+    run_rows(plan, frame, out, scratch, windows ? NULL : choose_row(plan), windows ? choose_row(plan->source_rows) : NULL);
+}
 
 void ea_sample_avx2(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples) {
     sample(plan, frame, j, samples);

@@ -5,6 +5,7 @@
  *   v_load, v_load_two (16 bytes a lane), v_load_four (8 bytes each half lane), v_shuffle (0x80 gives 0), v_zip_*
  *   v_mul_pairs8: unsigned bytes by signed weights, neighbours summed to words; v_mul_pairs16: words to 32 bits
  *   v_mul_high16: upper half of the signed product; v_right16 logical, v_right32 arithmetic shifts
+ *   v_add_pairs32: neighbours of a, then of b, added lane by lane; v_widen_two: 8 bytes a lane as words
  *   v_mean8: (a + b + 1) >> 1; v_clip16 to 0..255; v_narrow32: two of 32 bits to words; v_store_bytes16: words as bytes
  */
 #include "kernels.h"
@@ -171,7 +172,7 @@ EA_INLINE void bayer_taps(const ea_plan *p, const uint8_t *frame, const ea_tap *
     demosaic(raw[1], raw[2], raw[3], red, is_red_row(s, y1), lower);
 }
 
-EA_INLINE ea_v across(ea_v pairs, const ea_group *group) {
+EA_INLINE ea_v weighted_across(ea_v pairs, const ea_group *group) {
     return v_add16(v_mul_pairs8(pairs, v_load(group->high)), v_right16(v_mul_pairs8(pairs, v_load(group->low)), 4));
 }
 
@@ -182,7 +183,7 @@ EA_INLINE ea_v blended(ea_v upper, ea_v lower, const ea_group *group, ea_v w0, e
         const ea_v one = v_set8(1);
         return v_right16(v_add16(v_add16(v_mul_pairs8(upper, one), v_mul_pairs8(lower, one)), two), 2);
     }
-    ea_v above = v_mul_high16(across(upper, group), w0), below = v_mul_high16(across(lower, group), w1);
+    ea_v above = v_mul_high16(weighted_across(upper, group), w0), below = v_mul_high16(weighted_across(lower, group), w1);
     return v_right16(v_add16(v_add16(above, below), two), 2);
 }
 

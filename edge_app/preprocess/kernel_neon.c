@@ -2,17 +2,20 @@
 
 #if defined(__aarch64__)
 
-#include <string.h>
-
 #include "lanes_neon.h"
 
 #include "kernel_lanes.h"
+
+#include "resample_lanes.h"
 
 #include "emit.h"
 
 #include "run_rows.h"
 
-void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out) { run_rows(plan, frame, out); }
+void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch) {
+    const int windows = plan->source_rows != NULL;
+    run_rows(plan, frame, out, scratch, windows ? NULL : choose_row(plan), windows ? choose_row(plan->source_rows) : NULL);
+}
 
 void ea_sample_neon(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples) {
     sample(plan, frame, j, samples);

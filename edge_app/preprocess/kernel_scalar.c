@@ -1,7 +1,11 @@
 /* The plain path: the meaning of the others, and what runs where there is neither AVX2 nor NEON. */
 #include "kernels.h"
-#include "pixel.h"
-#include "store.h"
+
+#include "emit.h"
+
+#include "resample_scalar.h"
+
+#include "run_rows.h"
 
 /* OpenCV's fixed point: 11-bit weights, 4 bits dropped between the passes, two bits kept to the last rounding. */
 static uint8_t blend(const uint8_t *upper, const uint8_t *lower, int c, const ea_tap *x, const ea_tap *y) {
@@ -10,25 +14,26 @@ static uint8_t blend(const uint8_t *upper, const uint8_t *lower, int c, const ea
     return (uint8_t)((((y->w0 * (s0 >> 4)) >> 16) + ((y->w1 * (s1 >> 4)) >> 16) + 2) >> 2);
 }
 
-static void run_bilinear(const ea_plan *plan, const uint8_t *frame, void *out) {
+static void bilinear_row(const ea_plan *plan, const uint8_t *frame, int32_t j, uint8_t *const out[3]) {
     const ea_spec *s = &plan->spec;
-    const int channels = ea_channels(s);
-    for (int32_t j = 0; j < s->inner_h; j++) {
-        const ea_tap *y = &plan->y[j];
-        for (int32_t i = 0; i < s->inner_w; i++) {
-            const ea_tap *x = &plan->x[i];
-            uint8_t upper[6], lower[6];
-            ea_pixel_channels(plan, frame, x->p0, y->p0, upper);
-            ea_pixel_channels(plan, frame, x->p1, y->p0, upper + 3);
-            ea_pixel_channels(plan, frame, x->p0, y->p1, lower);
-            ea_pixel_channels(plan, frame, x->p1, y->p1, lower + 3);
-            for (int c = 0; c < channels; c++)
-                ea_store(s, out, c, s->pad_x + i, s->pad_y + j, blend(upper, lower, c, x, y));
-        }
+    const ea_tap *y = &plan->y[j];
+    const int channels = s->format == EA_GRAY8 ? 1 : ea_channels(s);
+    for (int32_t i = 0; i < s->inner_w; i++) {
+        const ea_tap *x = &plan->x[i];
+        uint8_t upper[6], lower[6];
+        ea_pixel_channels(plan, frame, x->p0, y->p0, upper);
+        ea_pixel_channels(plan, frame, x->p1, y->p0, upper + 3);
+        ea_pixel_channels(plan, frame, x->p0, y->p1, lower);
+        ea_pixel_channels(plan, frame, x->p1, y->p1, lower + 3);
+        for (int c = 0; c < channels; c++) out[c][i] = blend(upper, lower, c, x, y);
     }
 }
 
-void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out) { run_bilinear(plan, frame, out); }
+void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch) {
+    run_rows(plan, frame, out, scratch, bilinear_row, bilinear_row);
+}
+
+size_t ea_scratch_bytes(const ea_plan *plan) { return ea_scratch_of(plan, NULL).end; }
 
 void ea_fill_padding(const ea_plan *plan, void *out) {
     const ea_spec *s = &plan->spec;

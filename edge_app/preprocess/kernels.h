@@ -1,6 +1,7 @@
 /* The resize kernels. Every path gives the same bits.
  *
  * frame: ea_frame_bytes(spec) readable bytes. out: ea_tensor_bytes(spec) writable bytes, aligned to the element.
+ * scratch: ea_scratch_bytes(plan) writable bytes, aligned to 64.
  * Only the picture's window of the tensor is written; ea_fill_padding writes the rest, once.
  */
 #ifndef EA_KERNELS_H
@@ -9,10 +10,10 @@
 #include "plan.h"
 
 void ea_fill_padding(const ea_plan *plan, void *out);
-void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out);
+void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch);
 /* Only for plans with groups. */
-void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out);
-void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out);
+void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch);
+void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch);
 
 /* Makes output row j as bytes, channel by channel, into out[c]. */
 typedef void (*ea_row_function)(const ea_plan *plan, const uint8_t *frame, int32_t j, uint8_t *const out[3]);

@@ -19,6 +19,10 @@ static inline __m128i load_halves(const uint8_t *first, const uint8_t *second) {
 static inline ea_v v_load_four(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(load_halves(a, b)), load_halves(c, d), 1);
 }
+/* 8 bytes a lane, as words. */
+static inline ea_v v_widen_two(const uint8_t *low, const uint8_t *high) {
+    return _mm256_cvtepu8_epi16(load_halves(low, high));
+}
 static inline ea_v v_shuffle(ea_v a, ea_v by) { return _mm256_shuffle_epi8(a, by); }
 static inline ea_v v_zip_low16(ea_v a, ea_v b) { return _mm256_unpacklo_epi16(a, b); }
 static inline ea_v v_zip_high16(ea_v a, ea_v b) { return _mm256_unpackhi_epi16(a, b); }
@@ -52,12 +56,15 @@ static inline ea_v v_mul_pairs16(ea_v a, ea_v b) { return _mm256_madd_epi16(a, b
 
 static inline ea_v v_add32(ea_v a, ea_v b) { return _mm256_add_epi32(a, b); }
 static inline ea_v v_right32(ea_v a, int bits) { return _mm256_srai_epi32(a, bits); }
+static inline ea_v v_right32_by(ea_v a, int bits) { return _mm256_sra_epi32(a, _mm_cvtsi32_si128(bits)); }
+static inline ea_v v_add_pairs32(ea_v a, ea_v b) { return _mm256_hadd_epi32(a, b); }
 static inline ea_v v_narrow32(ea_v low, ea_v high) { return _mm256_packs_epi32(low, high); }
 
 static inline void v_store_bytes16(uint8_t *to, ea_v a) {
     __m128i low = _mm256_castsi256_si128(a), high = _mm256_extracti128_si256(a, 1);
     _mm_storeu_si128((__m128i *)to, _mm_packus_epi16(low, high));
 }
+static inline void v_store_words16(int16_t *to, ea_v a) { _mm256_storeu_si256((__m256i *)to, a); }
 static inline void v_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
 #endif

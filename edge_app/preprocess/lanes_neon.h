@@ -23,6 +23,9 @@ static inline ea_v v_load_two(const uint8_t *low, const uint8_t *high) { return 
 static inline ea_v v_load_four(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d) {
     return (ea_v){vcombine_u8(vld1_u8(a), vld1_u8(b)), vcombine_u8(vld1_u8(c), vld1_u8(d))};
 }
+static inline ea_v v_widen_two(const uint8_t *low, const uint8_t *high) {
+    return (ea_v){EA_FROM_U16(vmovl_u8(vld1_u8(low))), EA_FROM_U16(vmovl_u8(vld1_u8(high)))};
+}
 static inline ea_v v_shuffle(ea_v a, ea_v b) { return EA_BOTH(vqtbl1q_u8); }
 
 #define EA_ZIP(name, zip, type)                                                                     \
@@ -92,6 +95,9 @@ static inline ea_v v_right32(ea_v a, int bits) {
     int32x4_t by = vdupq_n_s32(-bits);
     return (ea_v){EA_FROM_S32(vshlq_s32(EA_S32(a.low), by)), EA_FROM_S32(vshlq_s32(EA_S32(a.high), by))};
 }
+static inline ea_v v_right32_by(ea_v a, int bits) { return v_right32(a, bits); }
+static inline uint8x16_t add_pairs32(uint8x16_t a, uint8x16_t b) { return EA_FROM_S32(vpaddq_s32(EA_S32(a), EA_S32(b))); }
+static inline ea_v v_add_pairs32(ea_v a, ea_v b) { return EA_BOTH(add_pairs32); }
 static inline uint8x16_t narrow32(uint8x16_t a, uint8x16_t b) {
     return EA_FROM_S16(vqmovn_high_s32(vqmovn_s32(EA_S32(a)), EA_S32(b)));
 }
@@ -99,6 +105,10 @@ static inline ea_v v_narrow32(ea_v a, ea_v b) { return EA_BOTH(narrow32); }
 
 static inline void v_store_bytes16(uint8_t *to, ea_v a) {
     vst1q_u8(to, vqmovun_high_s16(vqmovun_s16(EA_S16(a.low)), EA_S16(a.high)));
+}
+static inline void v_store_words16(int16_t *to, ea_v a) {
+    vst1q_s16(to, EA_S16(a.low));
+    vst1q_s16(to + 8, EA_S16(a.high));
 }
 static inline void v_prefetch(const uint8_t *p) { __builtin_prefetch(p); }
 

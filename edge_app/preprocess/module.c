@@ -14,11 +14,15 @@ static const char PLAN[] = "edge_app.preprocess.plan";
 typedef struct {
     void *block; /* as malloc gave it */
     ea_plan *plan;
+    void *scratch; /* of the last run, for the next; NULL while a run has it */
 } held_plan;
+
+static void *aligned64(void *block) { return (void *)(((uintptr_t)block + 63) / 64 * 64); }
 
 static void free_plan(PyObject *capsule) {
     held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
     free(held->block);
+    free(held->scratch);
     free(held);
 }
 
@@ -92,7 +96,7 @@ static PyObject *py_build(PyObject *self, PyObject *args) {
         free(held);
         return PyErr_NoMemory();
     }
-    held->plan = (ea_plan *)(((uintptr_t)held->block + 63) / 64 * 64);
+    held->plan = aligned64(held->block);
     ea_plan_build(held->plan, &spec);
     PyObject *capsule = PyCapsule_New(held, PLAN, free_plan);
     if (capsule == NULL) {
@@ -158,6 +162,23 @@ static int open_buffer(PyObject *object, Py_buffer *view, int flags, const char 
     return -1;
 }
 
+/* Runs without the GIL. Two threads may be here with one plan: the second makes scratch room of its own. */
+static int run_unlocked(held_plan *held, const void *frame, void *out, int path) {
+    void *scratch = held->scratch;
+    held->scratch = NULL;
+    if (scratch == NULL) scratch = malloc(ea_scratch_bytes(held->plan) + 63);
+    if (scratch == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    ea_run(held->plan, frame, out, aligned64(scratch), path);
+    Py_END_ALLOW_THREADS
+    if (held->scratch == NULL) held->scratch = scratch;
+    else free(scratch);
+    return 0;
+}
+
 static PyObject *py_run(PyObject *self, PyObject *args) {
     PyObject *capsule, *frame_object, *out_object;
     int path = EA_PATH_SIMD;
@@ -177,11 +198,7 @@ static PyObject *py_run(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "this plan is for samples");
         good = 0;
     }
-    if (good) {
-        Py_BEGIN_ALLOW_THREADS
-        ea_run(held->plan, frame.buf, out.buf, path);
-        Py_END_ALLOW_THREADS
-    }
+    good = good && run_unlocked(held, frame.buf, out.buf, path) == 0;
     PyBuffer_Release(&frame);
     PyBuffer_Release(&out);
     if (!good) return NULL;

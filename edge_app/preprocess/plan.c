@@ -41,6 +41,7 @@ const char *ea_spec_error(const ea_spec *s) {
                                    s->inner_w > EA_MEASURE_COLUMNS || s->inner_h > EA_MEASURE_ROWS))
         return "samples are gray, at most 640x320 and no more than pixels";
     if (!in_range(s->pad_value, 0, 255)) return "pad value must be 0..255";
+    if (s->method == EA_AREA && (s->resized_w > s->region_w || s->resized_h > s->region_h)) return "area averaging only reduces";
     if (s->raw && s->dtype != EA_UINT8) return "raw pixels need a uint8 tensor";
     return NULL;
 }
@@ -107,34 +108,62 @@ static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* The pieces of a plan's memory, in order. */
 typedef struct {
-    size_t x, y, group, fetch, chroma, end;
+    size_t x, y, group, fetch, chroma, window_x, window_y, weight_x, weight_y, rows, end;
 } layout;
 
+static int has_windows(const ea_spec *s) { return s->method == EA_AREA || s->method == EA_ANTIALIAS; }
+
+static int32_t most_of(const ea_spec *s, int32_t n, int32_t m) {
+    return s->method == EA_AREA ? ea_area_most(n, m) : ea_antialias_most(n, m);
+}
+
+/* Bytes of weights of `count` windows. */
+static size_t weight_bytes(const ea_spec *s, int32_t n, int32_t m, int32_t count, int32_t step) {
+    return aligned((size_t)count * (size_t)ea_padded(most_of(s, n, m), step) * sizeof(int16_t));
+}
+
 static layout lay_out(const ea_spec *s) {
-    const size_t groups = (size_t)ea_group_count(s);
+    const size_t groups = has_windows(s) ? 0 : (size_t)ea_group_count(s);
+    const size_t columns = (size_t)s->inner_w, rows = (size_t)s->inner_h;
     layout l;
     l.x = aligned(sizeof(ea_plan));
-    l.y = l.x + aligned((size_t)s->inner_w * sizeof(ea_tap));
-    l.group = l.y + aligned((size_t)s->inner_h * sizeof(ea_tap));
+    l.y = l.x + (has_windows(s) ? 0 : aligned(columns * sizeof(ea_tap)));
+    l.group = l.y + (has_windows(s) ? 0 : aligned(rows * sizeof(ea_tap)));
     l.fetch = l.group + aligned(groups * sizeof(ea_group));
     l.chroma = l.fetch + aligned(groups * sizeof(ea_fetch));
-    l.end = l.chroma + (s->format == EA_NV12 ? aligned(groups * sizeof(ea_fetch)) : 0);
+    l.window_x = l.chroma + (s->format == EA_NV12 ? aligned(groups * sizeof(ea_fetch)) : 0);
+    l.end = l.window_x;
+    if (!has_windows(s)) return l;
+    l.window_y = l.window_x + aligned(columns * sizeof(ea_window));
+    l.weight_x = l.window_y + aligned(rows * sizeof(ea_window));
+    l.weight_y = l.weight_x + weight_bytes(s, s->region_w, s->resized_w, s->inner_w, EA_COLUMN_STEP);
+    l.rows = l.weight_y + weight_bytes(s, s->region_h, s->resized_h, s->inner_h, EA_ROW_STEP);
+    l.end = l.rows;
     return l;
 }
 
-size_t ea_plan_bytes(const ea_spec *s) { return lay_out(s).end; }
+/* The spec of the plan that gives whole source rows, columns from .. from + count - 1 of the region. */
+static ea_spec rows_spec(const ea_spec *s, int32_t from, int32_t count) {
+    ea_spec r = *s;
+    r.method = EA_BILINEAR;
+    r.region_x += from;
+    r.region_w = r.resized_w = r.tensor_w = r.inner_w = count;
+    r.resized_h = r.tensor_h = r.inner_h = r.region_h;
+    r.crop_x = r.crop_y = r.pad_x = r.pad_y = 0;
+    r.layout = EA_NCHW;
+    r.dtype = EA_UINT8;
+    r.raw = 1;
+    return r;
+}
 
-void ea_plan_build(void *mem, const ea_spec *s) {
-    const layout l = lay_out(s);
-    char *block = mem;
-    ea_plan *plan = mem;
-    ea_tap *x = (ea_tap *)(block + l.x), *y = (ea_tap *)(block + l.y);
-    memset(plan, 0, sizeof *plan);
-    plan->spec = *s;
-    plan->yuv = yuv_table(s->bt709, s->full_range);
-    plan->bytes = l.end;
-    plan->x = x;
-    plan->y = y;
+size_t ea_plan_bytes(const ea_spec *s) {
+    const size_t end = lay_out(s).end;
+    if (!has_windows(s)) return end;
+    const ea_spec rows = rows_spec(s, 0, s->region_w); /* at most so many columns */
+    return end + lay_out(&rows).end;
+}
+
+static void build_taps(const ea_spec *s, ea_tap *x, ea_tap *y) {
     if (s->method == EA_SAMPLE) {
         ea_sample_taps(x, s->region_w, s->inner_w, s->region_x, is_bayer(s->format) ? s->width : 0);
         ea_sample_taps(y, s->region_h, s->inner_h, s->region_y, 0);
@@ -142,5 +171,44 @@ void ea_plan_build(void *mem, const ea_spec *s) {
         ea_linear_taps(x, s->region_w, s->resized_w, s->crop_x, s->inner_w, s->region_x, 0);
         ea_linear_taps(y, s->region_h, s->resized_h, s->crop_y, s->inner_h, s->region_y, 1);
     }
+}
+
+typedef ea_axis (*axis_function)(ea_window *, int16_t *, int32_t, int32_t, int32_t, int32_t, int32_t);
+
+static void build_windows(ea_plan *plan, char *block, const layout *l) {
+    const ea_spec *s = &plan->spec;
+    const axis_function axis = s->method == EA_AREA ? ea_area_axis : ea_antialias_axis;
+    ea_window *x = (ea_window *)(block + l->window_x), *y = (ea_window *)(block + l->window_y);
+    int16_t *weight_x = (int16_t *)(block + l->weight_x), *weight_y = (int16_t *)(block + l->weight_y);
+    plan->across = axis(x, weight_x, s->region_w, s->resized_w, s->crop_x, s->inner_w, EA_COLUMN_STEP);
+    plan->down = axis(y, weight_y, s->region_h, s->resized_h, s->crop_y, s->inner_h, EA_ROW_STEP);
+    plan->first_column = x[0].first;
+    plan->columns = x[s->inner_w - 1].first + x[s->inner_w - 1].count - x[0].first;
+    for (int32_t i = 0; i < s->inner_w; i++) x[i].first -= plan->first_column;
+    ea_plan *rows = (ea_plan *)(block + l->rows);
+    const ea_spec spec = rows_spec(s, plan->first_column, plan->columns);
+    ea_plan_build(rows, &spec);
+    plan->source_rows = rows;
+    /* groups says here, too, whether SIMD can run: sums of inner rows must fit 15 bits, and windows the row. */
+    const int fits = s->inner_w >= EA_GROUP && plan->columns >= EA_GROUP && plan->columns >= plan->across.padded;
+    plan->groups = fits && plan->down.most <= 128 && rows->groups > 0 ? ea_group_count(s) : 0;
+    if (plan->groups > 0) ea_widen_windows(&plan->across, x, weight_x, s->inner_w, plan->columns);
+}
+
+void ea_plan_build(void *mem, const ea_spec *s) {
+    const layout l = lay_out(s);
+    char *block = mem;
+    ea_plan *plan = mem;
+    memset(plan, 0, sizeof *plan);
+    plan->spec = *s;
+    plan->yuv = yuv_table(s->bt709, s->full_range);
+    if (has_windows(s)) {
+        build_windows(plan, block, &l);
+        return;
+    }
+    ea_tap *x = (ea_tap *)(block + l.x), *y = (ea_tap *)(block + l.y);
+    build_taps(s, x, y);
+    plan->x = x;
+    plan->y = y;
     ea_build_groups(plan, (ea_group *)(block + l.group), (ea_fetch *)(block + l.fetch), (ea_fetch *)(block + l.chroma));
 }

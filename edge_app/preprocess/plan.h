@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "groups.h"
+#include "windows.h"
 
 enum ea_format {
     EA_BGR8, EA_RGB8, EA_GRAY8, EA_NV12, EA_YUYV, EA_BAYER_RG8, EA_BAYER_GB8, EA_BAYER_GR8, EA_BAYER_BG8, EA_FORMATS
@@ -47,20 +48,26 @@ typedef struct {
     int32_t y_min, y_gain, v_to_r, v_to_g, u_to_g, u_to_b;
 } ea_yuv;
 
-typedef struct {
+typedef struct ea_plan {
     ea_spec spec;
     ea_yuv yuv;
-    size_t bytes;
     const ea_tap *x, *y; /* inner_w and inner_h taps */
     /* For the SIMD paths; groups is 0 where only the scalar path can run this plan. */
     int32_t groups, family, blend, narrow;
     const ea_group *group;
     const ea_fetch *fetch, *chroma; /* chroma: NV12 only */
+    /* For area and antialias: windows over `columns` columns of the region from `first_column` on, and over its rows;
+     * and the plan that gives those columns of a source row as bytes, channel by channel, in the tensor's order. */
+    ea_axis across, down;
+    int32_t first_column, columns;
+    const struct ea_plan *source_rows;
 } ea_plan;
 
 /* NULL if the spec can be planned, else what is wrong with it. */
 const char *ea_spec_error(const ea_spec *spec);
 size_t ea_plan_bytes(const ea_spec *spec);
+/* Room that one run of the plan needs. */
+size_t ea_scratch_bytes(const ea_plan *plan);
 /* mem: ea_plan_bytes(spec) bytes, aligned to 64. spec: one that ea_spec_error found good. */
 void ea_plan_build(void *mem, const ea_spec *spec);
 

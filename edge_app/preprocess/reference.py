@@ -9,6 +9,8 @@ and its INTER_LINEAR for uint8 (11-bit weights). Checked against cv2 in tests/un
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -129,9 +131,11 @@ def tensor_channels(rgb: Ints, tensor: Tensor) -> Ints:
 
 def resize(picture: Ints, geometry: Geometry, method: str) -> Ints:
     """[h, w, C] resized to the geometry's size and cropped to its inner window."""
-    if method != "bilinear":
-        raise NotImplementedError(method)
     g = geometry
+    if method == "area":
+        return _area(picture, g)
+    if method == "antialias":
+        return _antialias(picture, g)
     rows = linear_taps(picture.shape[0], g.resized_height, is_row=True).window(g.crop_y, g.inner_height)
     columns = linear_taps(picture.shape[1], g.resized_width, is_row=False).window(g.crop_x, g.inner_width)
     first = picture[:, columns.p0] * columns.w0[None, :, None] + picture[:, columns.p1] * columns.w1[None, :, None]
@@ -140,6 +144,74 @@ def resize(picture: Ints, geometry: Geometry, method: str) -> Ints:
     lower = (first[rows.p1] * rows.w1[:, None, None]) >> 16
     blended: Ints = (upper + lower + 2) >> 2
     return blended
+
+
+def _area(picture: Ints, g: Geometry) -> Ints:
+    """Means of all that an output pixel covers: down the rows to 1/128 grey level, then along them."""
+    rows = area_windows(picture.shape[0], g.resized_height)
+    columns = area_windows(picture.shape[1], g.resized_width)
+    bits, kept = rows.bits, slice(g.crop_y, g.crop_y + g.inner_height)
+    sums = (rows.over(picture, kept) + (1 << (bits - 8))) >> (bits - 7)
+    bits, kept = columns.bits + 7, slice(g.crop_x, g.crop_x + g.inner_width)
+    means = columns.over(sums.transpose(1, 0, 2), kept).transpose(1, 0, 2)
+    return np.clip((means + (1 << (bits - 1))) >> bits, 0, 255)
+
+
+def _antialias(picture: Ints, g: Geometry) -> Ints:
+    """Triangles as wide as the reduction: along the rows to bytes, then down, as torchvision does on uint8."""
+    columns = antialias_windows(picture.shape[1], g.resized_width)
+    rows = antialias_windows(picture.shape[0], g.resized_height)
+    kept, half = slice(g.crop_x, g.crop_x + g.inner_width), 1 << (columns.bits - 1)
+    first = (columns.over(picture.transpose(1, 0, 2), kept).transpose(1, 0, 2) + half) >> columns.bits
+    kept, half = slice(g.crop_y, g.crop_y + g.inner_height), 1 << (rows.bits - 1)
+    return np.clip((rows.over(np.clip(first, 0, 255), kept) + half) >> rows.bits, 0, 255)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """For each output position along one axis: first source position, and weights that sum to about 2 ** bits."""
+
+    bits: int
+    windows: list[tuple[int, Ints]]
+
+    def over(self, values: Ints, kept: slice) -> Ints:
+        """Weighted sums over the first axis, of the positions that are kept."""
+        return np.stack(
+            [np.tensordot(weights, values[first : first + len(weights)], 1) for first, weights in self.windows[kept]]
+        )
+
+
+def area_windows(n: int, m: int) -> Windows:
+    """Position i covers n * i / m .. n * (i + 1) / m; each pixel weighs its share, the last one what is left."""
+    bits = 14
+    while bits < 16 and m << (bits + 1) <= n * 16384:
+        bits += 1
+    windows = []
+    for i in range(m):
+        start, stop = n * i, n * (i + 1)
+        first, last = start // m, -(-stop // m) - 1
+        shares = [(p + 1) * m - max(p * m, start) for p in range(first, last)]
+        weights = [((share << bits) + n // 2) // n for share in shares]
+        windows.append((first, np.array([*weights, (1 << bits) - sum(weights)], np.int64)))
+    return Windows(bits, windows)
+
+
+def antialias_windows(n: int, m: int) -> Windows:
+    """Triangle filter around each centre, in the fixed point of torch's uint8 kernel."""
+    scale = n / m
+    support, shrink = max(scale, 1.0), 1.0 / scale if scale >= 1.0 else 1.0
+    shares: list[tuple[int, list[float]]] = []
+    for i in range(m):
+        centre = scale * (i + 0.5)
+        low, high = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), n)
+        weights = [max(0.0, 1.0 - abs((p - centre + 0.5) * shrink)) for p in range(low, high)]
+        shares.append((low, [w / sum(weights) for w in weights]))
+    largest, bits = max(max(weights) for _, weights in shares), 0
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    return Windows(
+        bits, [(low, np.array([int(0.5 + w * (1 << bits)) for w in weights], np.int64)) for low, weights in shares]
+    )
 
 
 class linear_taps:  # noqa: N801

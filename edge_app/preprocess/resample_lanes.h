@@ -1,0 +1,104 @@
+/* Weighted windows in SIMD, 16 positions at a time; see resample_scalar.h for what each does. Every n is at least 16: the
+ * last sixteen overlap those before. Words of 16 positions: 0..7 in the low lane, 8..15 in the high one. */
+#include "rows.h"
+
+/* Sums of products of eights of words at low and high, for as many eights as the weights have. */
+EA_INLINE ea_v dot_words(const int16_t *low, const int16_t *high, const int16_t *low_weight, const int16_t *high_weight, int32_t padded) {
+    ea_v sum = v_set32(0);
+    for (int32_t k = 0; k < padded; k += EA_COLUMN_STEP)
+        sum = v_add32(sum, v_mul_pairs16(v_load_two((const uint8_t *)(low + k), (const uint8_t *)(high + k)),
+                                         v_load_two((const uint8_t *)(low_weight + k), (const uint8_t *)(high_weight + k))));
+    return sum;
+}
+
+EA_INLINE ea_v dot_bytes(const uint8_t *low, const uint8_t *high, const int16_t *low_weight, const int16_t *high_weight, int32_t padded) {
+    ea_v sum = v_set32(0);
+    for (int32_t k = 0; k < padded; k += EA_COLUMN_STEP)
+        sum = v_add32(sum, v_mul_pairs16(v_widen_two(low + k, high + k),
+                                         v_load_two((const uint8_t *)(low_weight + k), (const uint8_t *)(high_weight + k))));
+    return sum;
+}
+
+/* Sums of positions i .. i + 3 (low lane) and i + 8 .. i + 11 (high lane). */
+EA_INLINE ea_v dot_four(const ea_axis *axis, int32_t i, const uint8_t *bytes, const int16_t *words, int32_t padded) {
+    ea_v sum[4];
+    for (int k = 0; k < 4; k++) {
+        const int32_t a = i + k, b = a + 8;
+        const int16_t *wa = axis->weight + (size_t)a * (size_t)padded, *wb = axis->weight + (size_t)b * (size_t)padded;
+        const int32_t at_a = axis->window[a].first, at_b = axis->window[b].first;
+        sum[k] = bytes != NULL ? dot_bytes(bytes + at_a, bytes + at_b, wa, wb, padded)
+                               : dot_words(words + at_a, words + at_b, wa, wb, padded);
+    }
+    return v_add_pairs32(v_add_pairs32(sum[0], sum[1]), v_add_pairs32(sum[2], sum[3]));
+}
+
+EA_INLINE void across(const ea_axis *axis, int32_t n, const uint8_t *bytes, const int16_t *words, uint8_t *out, int32_t padded, int shift) {
+    const ea_v half = v_set32(1 << (shift - 1));
+    for (int32_t x = 0; x < n; x += EA_GROUP) {
+        const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
+        ea_v first = v_right32_by(v_add32(dot_four(axis, i, bytes, words, padded), half), shift);
+        ea_v second = v_right32_by(v_add32(dot_four(axis, i + 4, bytes, words, padded), half), shift);
+        v_store_bytes16(out + i, v_narrow32(first, second));
+    }
+}
+
+/* The usual lengths of windows have loops of their own, unrolled. */
+static void across_bytes(const ea_axis *axis, int32_t n, const uint8_t *in, uint8_t *out) {
+    if (axis->padded == 8) across(axis, n, in, NULL, out, 8, axis->bits);
+    else if (axis->padded == 16) across(axis, n, in, NULL, out, 16, axis->bits);
+    else across(axis, n, in, NULL, out, axis->padded, axis->bits);
+}
+
+static void across_sums(const ea_axis *axis, int32_t n, const int16_t *sums, uint8_t *out) {
+    if (axis->padded == 8) across(axis, n, NULL, sums, out, 8, axis->bits + 7);
+    else if (axis->padded == 16) across(axis, n, NULL, sums, out, 16, axis->bits + 7);
+    else across(axis, n, NULL, sums, out, axis->padded, axis->bits + 7);
+}
+
+EA_INLINE ea_v widen16(const uint8_t *p) { return v_widen_two(p, p + 8); }
+
+static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, uint8_t *out) {
+    const ea_window *window = &axis->window[j];
+    const int16_t *w = axis->weight + (size_t)j * (size_t)axis->padded;
+    for (int32_t x = 0; x < n; x += EA_GROUP) {
+        const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
+        ea_v low = v_set32(1 << (axis->bits - 1)), high = low;
+        for (int32_t k = 0; k < window->count; k += EA_ROW_STEP) {
+            const int32_t next = k + 1 < window->count ? k + 1 : k; /* its weight is 0 then */
+            ea_v a = widen16(ea_row(rows, window->first + k) + i), b = widen16(ea_row(rows, window->first + next) + i);
+            const ea_v both = word_pair(w[k], w[k + 1]);
+            low = v_add32(low, v_mul_pairs16(v_zip_low16(a, b), both));
+            high = v_add32(high, v_mul_pairs16(v_zip_high16(a, b), both));
+        }
+        v_store_bytes16(out + i, v_narrow32(v_right32_by(low, axis->bits), v_right32_by(high, axis->bits)));
+    }
+}
+
+/* The rows between the first and the last have one weight: they are added up as they are. */
+EA_INLINE ea_v inner_sum(const ea_rows *rows, const ea_window *window, int32_t i) {
+    ea_v sum = v_set16(0);
+    for (int32_t k = 1; k < window->count - 1; k++) sum = v_add16(sum, widen16(ea_row(rows, window->first + k) + i));
+    return sum;
+}
+
+EA_INLINE void touch_next_rows(const ea_rows *rows, const ea_window *window, int32_t i) {
+    const int32_t from = window->first + window->count, to = from + window->count;
+    for (int32_t y = from; y < to && y < rows->end; y++) v_prefetch(ea_row(rows, y) + i);
+}
+
+static void down_sums(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, int16_t *sums) {
+    const ea_window *window = &axis->window[j];
+    const int16_t *w = axis->weight + (size_t)j * (size_t)axis->padded;
+    const int shift = axis->bits - 7, last_row = window->count - 1;
+    const ea_v inner_first = word_pair(window->count > 2 ? w[1] : 0, w[0]);
+    const ea_v last_half = word_pair(last_row > 0 ? w[last_row] : 0, 1), half = v_set16(1 << (shift - 1));
+    for (int32_t x = 0; x < n; x += EA_GROUP) {
+        const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
+        if (rows->slots == 0 && i % 64 == 0) touch_next_rows(rows, window, i);
+        ea_v inner = inner_sum(rows, window, i);
+        ea_v first = widen16(ea_row(rows, window->first) + i), last = widen16(ea_row(rows, window->first + last_row) + i);
+        ea_v low = v_add32(v_mul_pairs16(v_zip_low16(inner, first), inner_first), v_mul_pairs16(v_zip_low16(last, half), last_half));
+        ea_v high = v_add32(v_mul_pairs16(v_zip_high16(inner, first), inner_first), v_mul_pairs16(v_zip_high16(last, half), last_half));
+        v_store_words16(sums + i, v_narrow32(v_right32_by(low, shift), v_right32_by(high, shift)));
+    }
+}

@@ -211,8 +211,25 @@ def _overrides(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[str, list[d
     by_name = {node.name: node for node in prepared.model.graph.node}
     if unknown := [name for name in recipe.raised if name not in by_name]:
         raise ConfigError("layers to raise that the model has not", got=", ".join(unknown))
-    for tensor in dict.fromkeys(t for name in recipe.raised for t in layer_tensors(index, by_name[name])):
+    for tensor in _raised_tensors(index, [by_name[name] for name in recipe.raised]):
         yield tensor, [{"quant_type": QuantType.QUInt16}]
+
+
+def _raised_tensors(index: Index, layers: list[NodeProto]) -> Iterator[str]:
+    """Tensors of raised layers that stay at 16 bits for all who read them.
+
+    A layer's last tensor is read by other layers: if one of those runs at 8 bits it is left out here, and
+    onnxruntime's fixer puts the conversion behind the layer. Were it not, all its readers would be raised as well.
+    """
+    raised = {node.name for node in layers}
+    inside = {tensor for node in layers for tensor in layer_tensors(index, node)}
+    for node in layers:
+        tensors = layer_tensors(index, node)
+        for tensor in tensors:
+            readers = index.consumers.get(tensor, [])
+            own = [r for r in readers if r.name in raised or set(r.output) & inside]
+            if len(own) == len(readers) or len(tensors) == 1:
+                yield tensor
 
 
 def _tail_tensors(prepared: Prepared, index: Index) -> list[str]:

@@ -31,12 +31,13 @@ class YoloDecoder:
         self._shapes = [tuple(o.shape) for o in outputs]
         self._dtypes = [str(o.dtype) for o in outputs]
         self._order, levels, anchors = _plan_cut(spec, outputs) if spec.kind == "yolov8_cut" else _plan(spec, outputs)
-        thresholds = [below(score) for score in spec.scores]
+        self.native_arguments = (
+            _NATIVE_KIND[spec.kind], spec.classes, anchors, spec.agnostic, spec.max_detections, below(spec.iou),
+            [below(score) for score in spec.scores], levels,
+        )  # fmt: skip
+        """As _native.head takes them."""
         try:
-            self._head = _native.head(
-                _NATIVE_KIND[spec.kind], spec.classes, anchors, spec.agnostic, spec.max_detections, below(spec.iou),
-                thresholds, levels,
-            )  # fmt: skip
+            self._head = _native.head(*self.native_arguments)
         except ValueError as error:
             raise ConfigError(f"this head can't be decoded: {error}", got=str(spec)) from error
 

@@ -107,22 +107,21 @@ def measure(frame: Buffer, source: Source, region: Region | None = None) -> Fram
 def _plan(source: Source, region: Region | None) -> tuple[Grid, object]:
     grid = Grid.of(source, region)
     try:
-        return grid, native_plan(source, grid)
+        return grid, _native.build(native_ints(source, grid), (0.0,) * 9)
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"this frame can't be measured: {error}", got=f"{source}, region {region}") from error
 
 
-def native_plan(source: Source, grid: Grid) -> object:
-    """The C plan that samples a grid: to a gray uint8 tensor of its size."""
+def native_ints(source: Source, grid: Grid) -> tuple[int, ...]:
+    """Integers of the C spec that samples a grid: to a gray uint8 tensor of its size."""
     x0, y0, x1, y1 = grid.region
     size = grid.columns, grid.rows
     gray, planar, uint8, sample = 2, 0, 1, 3
-    ints = (
+    return (
         FORMATS.index(source.pixel_format), source.width, source.height, source.matrix == "bt709",
         source.range == "full", source.stride_bytes, *source.chroma_if_nv12,
         x0, y0, x1 - x0, y1 - y0, *size, 0, 0, *size, 0, 0, *size, gray, planar, uint8, sample, 0, 1,
     )  # fmt: skip
-    return _native.build(ints, (0.0,) * 9)
 
 
 def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:

@@ -188,7 +188,7 @@ class Plan:
         object.__setattr__(self, "geometry", geometry)
         object.__setattr__(self, "affine", Affine.of(tensor))
         try:
-            object.__setattr__(self, "_native", _native.build(self._ints(), self._floats()))
+            object.__setattr__(self, "_native", _native.build(self.native_ints(), self.native_floats()))
         except (ValueError, OverflowError) as error:
             raise ConfigError(
                 f"this frame can't be put into this tensor: {error}", got=f"{source}, {tensor}, {fit}"
@@ -223,7 +223,8 @@ class Plan:
         """Bytes that a frame must have at least."""
         return _native.frame_bytes(self._native)
 
-    def _ints(self) -> tuple[int, ...]:
+    def native_ints(self) -> tuple[int, ...]:
+        """Integers of the C spec, in its order (module.c)."""
         s, t, f, g = self.source, self.tensor, self.fit, self.geometry
         x0, y0, x1, y1 = g.region
         return (
@@ -235,7 +236,8 @@ class Plan:
             f.pad_value, is_raw(t),
         )  # fmt: skip
 
-    def _floats(self) -> tuple[float, ...]:
+    def native_floats(self) -> tuple[float, ...]:
+        """Floats of the C spec, in its order."""
         a = self.affine
         return *_three(a.a_hi), *_three(a.a_lo), *_three(a.b)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from edge_app.frame import PixelFormat
 from edge_app.preprocess.geometry import Geometry
+from edge_app.preprocess.measure import MOST_COLUMNS, MOST_ROWS, Grid
 from edge_app.preprocess.plan import Affine, Plan, Source, Tensor, is_raw
 
 Bytes = npt.NDArray[np.uint8]
@@ -127,6 +128,25 @@ def tensor_channels(rgb: Ints, tensor: Tensor) -> Ints:
         luma: Ints = (rgb @ np.array([[9798], [19235], [3735]]) + (1 << 14)) >> 15
         return luma
     return rgb if tensor.color == "RGB" else rgb[:, :, ::-1]
+
+
+def counts(source: Source, grid: Grid, frame: Bytes) -> npt.NDArray[np.uint32]:
+    """What measure.h counts on a grid of sample points, in its order."""
+    gray = tensor_channels(to_rgb(source, frame), Tensor(1, 1, color="GRAY"))[:, :, 0]
+    x0, y0, x1, y1 = grid.region
+    x = x0 + np.arange(grid.columns) * grid.column_step_px + (grid.column_step_px - 1) // 2
+    y = y0 + np.arange(grid.rows) * grid.row_step_px + (grid.row_step_px - 1) // 2
+    right, below = np.minimum(x + 1, x1 - 1), np.minimum(y + 1, y1 - 1)
+    if source.pixel_format in _RED_SITE:  # the outermost columns of a Bayer frame have no colours of their own
+        x = np.maximum(np.minimum(x, source.width - 3), 1)
+        right = np.minimum(x + 1, source.width - 2)
+    here = gray[np.ix_(y, x)]
+    across, down = np.abs(gray[np.ix_(y, right)] - here), np.abs(gray[np.ix_(below, x)] - here)
+    histograms = [np.bincount(values.ravel(), minlength=256) for values in (here, across, down)]
+    columns, rows = np.zeros((2, MOST_COLUMNS), np.int64), np.zeros((2, MOST_ROWS), np.int64)
+    columns[:, : grid.columns] = here.sum(axis=0), across.sum(axis=0)
+    rows[:, : grid.rows] = here.sum(axis=1), down.sum(axis=1)
+    return np.concatenate([*histograms, *columns, *rows]).astype(np.uint32)
 
 
 def resize(picture: Ints, geometry: Geometry, method: str) -> Ints:

@@ -20,6 +20,9 @@ import cv2
 from edge_app.app import build
 from edge_app.camera.pcb import DEFAULT_PRODUCT, draw, examining_seed
 from edge_app.config.load import load_pipeline
+from edge_app.model import resolve
+from edge_app.placed import place_model
+from edge_app.verdict import PlanKind, PowerMode
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,6 +63,28 @@ def measure(provider: str, frames: int, pictures: Path, extra: list[str]) -> dic
     }
 
 
+def slowest_stage_fps(runs: int, extra: list[str]) -> float:
+    """How often per second the cpu plan's inference runs by itself, one thread: the slowest stage of the line."""
+    pipeline = load_pipeline(ROOT / "pipelines" / "defect.yaml", ["runtime.provider=cpu", "runtime.threads=1", *extra])
+    card = resolve(pipeline.model, pipeline.preprocess)
+    engine = place_model(pipeline, card).engines[PlanKind.CPU]
+    work = engine.bind()
+    start = time.perf_counter()
+    for _ in range(runs):
+        engine.run(work, PowerMode.NONE)
+    return runs / (time.perf_counter() - start)
+
+
+def pipelined(pictures: Path, runs: int, rounds: int, extra: list[str]) -> dict[str, float]:
+    """The line's frame rate beside its slowest stage's, interleaved."""
+    ratios = []
+    for _ in range(rounds):
+        alone = slowest_stage_fps(runs, extra)
+        line = measure("cpu", runs, pictures, ["runtime.threads=1", *extra])["fps"]
+        ratios.append(line / alone)
+    return {"rounds": rounds, "line_to_slowest_stage": round(statistics.median(ratios), 4)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=2000)
@@ -69,6 +94,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_pictures(Path(folder), 1920, 1080)
         figures = {"null_1080p": measure("null", args.frames, Path(folder), args.overrides)}
+        figures["pipelined"] = pipelined(Path(folder), 100, 5, args.overrides)
     if args.json:
         print(json.dumps(figures))
         return

@@ -7,9 +7,10 @@
             print(result.part_id, result.verdict, result.delivery)
 """
 
-from edge_app.client.keys import KeyFileError, Keys
+from edge_app.client.access import Keys
 from edge_app.client.line import COMMANDS, PUBLISH, CommandRefused, Line, NoAnswer
 from edge_app.client.messages import Delivery, Position, Result, Start
+from edge_app.keys import KeyFileError
 
 __all__ = [
     "COMMANDS",

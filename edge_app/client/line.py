@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import zmq
 
-from edge_app.client.keys import Keys
+from edge_app.client.access import Keys
 from edge_app.client.messages import Position, Result, Start
 from edge_app.client.session import Answer, Session
 from edge_app.client.sockets import open_dealer, open_sub
@@ -63,13 +63,24 @@ class Line:
     ) -> None:
         self._session = Session(node, start, can_ask=commands is not None, max_age_us=round(max_age_s * 1e6))
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._poller = zmq.Poller()
-        self._sub = open_sub(self._context, publish, node, keys)
-        self._poller.register(self._sub, zmq.POLLIN)
+        self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
+        self._open()
+
+    def _open(self) -> None:
+        self._sub = open_sub(self._context, self._publish, self._node, self._keys)
         self._dealer = None
-        if commands is not None:
-            self._dealer = open_dealer(self._context, commands, keys)
-            self._poller.register(self._dealer, zmq.POLLIN)
+        if self._commands is not None:
+            self._dealer = open_dealer(self._context, self._commands, self._keys)
+        self._poller = zmq.Poller()
+        for sock in (self._sub, self._dealer):
+            if sock is not None:
+                self._poller.register(sock, zmq.POLLIN)
+
+    def _reopen(self) -> None:
+        self._sub.close()
+        if self._dealer is not None:
+            self._dealer.close()
+        self._open()
 
     def next(self, timeout_s: float | None = None) -> Result | None:
         """The next result; None if none came within the time (None: wait for ever)."""
@@ -162,6 +173,8 @@ class Line:
     def _turn(self, end_us: int | None) -> None:
         """Sends what is due, waits until `end_us` at most (0: not at all), takes in what has come."""
         now_us = _now_us()
+        if self._session.wants_new_sockets(now_us):
+            self._reopen()
         connected = self._send_due(now_us)
         until_us = self._session.next_due_us(now_us) if connected else now_us + CONNECTING_US
         wait_us = min(until_us, end_us if end_us is not None else until_us) - now_us

@@ -17,6 +17,7 @@ ENOUGH_READY = 256
 """No further batch is asked for while so many results wait to be taken: the program's pace is the replay's."""
 RESEND_US = 1_000_000
 BUSY_PAUSE_US = 100_000
+REOPEN_US = 5_000_000
 NEVER_US = 2**63
 GIVE_UP_US = 10_000_000
 """A node that beats but does not answer for so long can't replay: what is missing is counted as lost."""
@@ -71,6 +72,7 @@ class Session:
         self._answers: dict[str, Answer] = {}
         self._next_probe_us = 0
         self._not_before_us = 0
+        self._silent_us: int | None = None
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
@@ -226,6 +228,17 @@ class Session:
             del self._asked[asked.request_id]
             assert asked.own is not None
             self._refused(asked.own, {})
+
+    def wants_new_sockets(self, now_us: int) -> bool:
+        """Whether the sockets should be made anew: libzmq does not try again where it was once refused."""
+        if self.liveness.fault(now_us) is None:
+            self._silent_us = None
+        elif self._silent_us is None:
+            self._silent_us = now_us  # seen from here on: a program that did not look has missed nothing yet
+        elif now_us - self._silent_us > REOPEN_US:
+            self._silent_us = None
+            return True
+        return False
 
     def next_due_us(self, now_us: int) -> int:
         """When `due` should be asked again (monotonic)."""

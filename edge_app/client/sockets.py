@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import zmq
 
-from edge_app.client.keys import Keys
+from edge_app.client.access import Keys
 
 RCVHWM = 10_000
 ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")

@@ -1,4 +1,4 @@
-"""The sockets: one thread owns PUB and ROUTER, and everything that others want sent is handed to it.
+"""The bus thread: it owns all sockets, and everything that others want sent is handed to it.
 
 PUB never waits for a subscriber: what one of them is too slow for is dropped from that one's queue alone (SNDHWM), and
 it asks for a replay. For that reason neither XPUB_NODROP nor CONFLATE is used: with the first, one stalled subscriber
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import logging
 import os
 import threading
@@ -21,20 +20,16 @@ from typing import Any
 import zmq
 
 from edge_app import clock
-from edge_app.errors import BusError
 from edge_app.results import wire
+from edge_app.results.auth import Gate
 from edge_app.results.record import Record
+from edge_app.results.sockets import Sockets
 
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_RESULTS = 4096
 MAX_COMMANDS_A_TURN = 32
 """Then results go first again, however many commands wait."""
-PUB_SNDHWM = 1000
-ROUTER_SNDHWM = 32
-"""Replies that wait for one client; a batch of a replay is up to a megabyte."""
-LINGER_MS = 200
-BIND_PATIENCE_US = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,38 +86,42 @@ class Wakeup:
 
 
 class Bus:
-    """PUB and ROUTER on one thread.
+    """One thread for PUB, ROUTER, handshakes and monitors.
 
     Args:
-        publish, commands: endpoints, or None for none.
+        sockets: not open yet.
+        gate: served here; None without keys.
         node: `line/station`, for the topics.
         beat: makes a heartbeat's body; called on the bus thread.
         serve: answers a command; called on the bus thread.
         published: told of each result that was handed to PUB, in order; called on the bus thread.
+        refused: told how many connections were refused; called on the bus thread.
     """
 
     def __init__(
         self,
-        publish: str | None,
-        commands: str | None,
+        sockets: Sockets,
+        gate: Gate | None,
         node: str,
         beat: Callable[[], bytes],
         serve: Serve,
         published: Callable[[Record], None],
+        refused: Callable[[int], None],
     ) -> None:
-        self._wanted = {"publish": publish, "commands": commands}
+        self.sockets = sockets
+        self._gate = gate
         self._topics = {kind: wire.topic(kind, node) for kind in wire.KINDS}
         self._beat = beat
         self._serve = serve
         self._published = published
+        self._refused = refused
         self._queue: deque[Record | Message | Answer] = deque()
         self._wakeup = Wakeup()
         self._beat_now = False
+        self._reopen = False
         self._stopping = False
         self._last_word: Message | None = None
-        self._sockets: dict[str, zmq.Socket[bytes]] = {}
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
-        self.endpoints: dict[str, str | None] = {"publish": None, "commands": None}
         self.dropped = 0
         """Results that found the queue full; they are in the journal."""
         self.unsent_replies = 0
@@ -130,62 +129,14 @@ class Bus:
         self.last_turn_us = clock.monotonic_us()
         """When the thread last went round; the watchdog looks at it."""
 
-    def open(self) -> None:
-        """Binds.
-
-        Raises:
-            BusError: a port is in use, or the address is not this machine's.
-        """
-        self._context = zmq.Context()  # one a process, made after any fork
-        self._context.set(zmq.BLOCKY, 0)
-        try:
-            for key, kind in (("publish", zmq.PUB), ("commands", zmq.ROUTER)):
-                if self._wanted[key] is not None:
-                    self._sockets[key] = self._bind(key, kind)
-        except BusError:
-            self._close_sockets()
-            raise
-
     def start(self) -> None:
-        """Starts the thread; after `open`."""
+        """Starts the thread; the sockets are open."""
         self._thread.start()
 
-    def abandon(self) -> None:
-        """Closes what was opened and never started."""
-        self._close_sockets()
-
-    def _bind(self, key: str, kind: int) -> zmq.Socket[bytes]:
-        endpoint = str(self._wanted[key])
-        sock: zmq.Socket[bytes] = self._context.socket(kind)
-        self._set_options(sock, kind)
-        try:
-            sock.bind(endpoint)
-        except zmq.ZMQError as error:
-            sock.close(linger=0)
-            in_use = error.errno == errno.EADDRINUSE
-            raise BusError(
-                "the port is in use" if in_use else "can't listen there",
-                where=f"results.{key}",
-                wanted="an address of this machine and a free port",
-                got=f"{endpoint}: {error.strerror}",
-                remedy="is another node running? stop it, or set another port" if in_use else "check the address",
-            ) from error
-        self.endpoints[key] = sock.get_string(zmq.LAST_ENDPOINT)
-        return sock
-
-    def _set_options(self, sock: zmq.Socket[bytes], kind: int) -> None:
-        sock.set(zmq.LINGER, LINGER_MS)
-        sock.set(zmq.HEARTBEAT_IVL, 500)
-        sock.set(zmq.HEARTBEAT_TIMEOUT, 1500)
-        sock.set(zmq.HEARTBEAT_TTL, 2000)
-        sock.set(zmq.HANDSHAKE_IVL, 3000)
-        sock.set(zmq.TCP_KEEPALIVE, 1)
-        sock.set(zmq.MAXMSGSIZE, wire.MAX_COMMAND_BYTES)
-        if kind == zmq.ROUTER:
-            sock.set(zmq.ROUTER_MANDATORY, 1)
-            sock.set(zmq.SNDHWM, ROUTER_SNDHWM)
-        else:
-            sock.set(zmq.SNDHWM, PUB_SNDHWM)
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
 
     def publish(self, record: Record) -> bool:
         """Hands a result over; never blocks. False: the queue was full, and the result was counted as dropped."""
@@ -203,7 +154,12 @@ class Bus:
             self._beat_now = True
         self._wakeup.set()
 
-    def stop(self, last_word: Message, timeout_s: float) -> None:
+    def end_connections(self) -> None:
+        """Ends every connection; who may come back does so by itself."""
+        self._reopen = True
+        self._wakeup.set()
+
+    def stop(self, last_word: Message | None, timeout_s: float) -> None:
         """Sends what waits, a heartbeat and `last_word`, then closes. A thread that takes too long is left behind."""
         self._last_word = last_word
         self._stopping = True
@@ -212,30 +168,29 @@ class Bus:
         if self._thread.is_alive():
             log.error("the bus thread did not end within %.1f s", timeout_s)
 
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+    # -- the bus thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._wakeup.read_fd, zmq.POLLIN)
-        router = self._sockets.get("commands")
-        if router is not None:
-            poller.register(router, zmq.POLLIN)
+        poller = self.sockets.poller(self._wakeup.read_fd)
         next_beat_us = clock.monotonic_us()
         try:
             while not self._stopping:
                 now_us = self.last_turn_us = clock.monotonic_us()
                 poller.poll(max(0, next_beat_us - now_us) // 1000 + 1)
                 self._wakeup.clear()
+                if self._reopen:
+                    self._reopen = False
+                    self.sockets.reopen()
+                    poller = self.sockets.poller(self._wakeup.read_fd)
                 beat_now, self._beat_now = self._beat_now, False
                 self._send_queued()
                 if beat_now or clock.monotonic_us() >= next_beat_us:
                     self._publish("heartbeat", self._beat())
                     next_beat_us = clock.monotonic_us() + wire.HEARTBEAT_PERIOD_US
-                if router is not None:
-                    self._serve_commands(router)
+                if self._gate is not None:
+                    self._gate.serve()
+                self._refused(self.sockets.newly_refused())
+                self._serve_commands()
             self._send_queued()
             self._publish("heartbeat", self._beat())
             if self._last_word is not None:
@@ -244,12 +199,7 @@ class Bus:
             log.critical("the bus thread ends on an error; controllers see the heartbeat stop", exc_info=True)
             raise
         finally:
-            self._close_sockets()
-
-    def _close_sockets(self) -> None:
-        for sock in self._sockets.values():
-            sock.close()
-        self._context.term()  # waits for LINGER at most
+            self.sockets.close()
 
     def _send_queued(self) -> None:
         while self._queue:
@@ -263,12 +213,13 @@ class Bus:
                 self._reply(item.routing_id, item.frames)
 
     def _publish(self, kind: str, body: bytes) -> None:
-        pub = self._sockets.get("publish")
-        if pub is not None:
-            pub.send_multipart([self._topics[kind], body], zmq.NOBLOCK)
+        if self.sockets.pub is not None:
+            self.sockets.pub.send_multipart([self._topics[kind], body], zmq.NOBLOCK)
 
-    def _serve_commands(self, router: zmq.Socket[bytes]) -> None:
-        for _ in range(MAX_COMMANDS_A_TURN):
+    def _serve_commands(self) -> None:
+        router = self.sockets.router
+        for _ in range(MAX_COMMANDS_A_TURN if router is not None else 0):
+            assert router is not None
             try:
                 frames = router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
@@ -280,7 +231,7 @@ class Bus:
                 self._reply(routing_id, reply)
 
     def _reply(self, routing_id: bytes, frames: list[bytes]) -> None:
-        router = self._sockets.get("commands")
+        router = self.sockets.router
         if router is None:
             return
         try:
@@ -292,7 +243,7 @@ class Bus:
 
 
 def _user_id(frame: Any) -> str | None:
-    """The name that the authenticator gave the peer's key; None without keys."""
+    """The public key of the peer, as the gate named it; None without keys."""
     try:
         return str(frame.get("User-Id"))
     except zmq.ZMQError:

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import zmq
+
 from edge_app import clock
 from edge_app.config.results import Results
-from edge_app.errors import BusError
-from edge_app.results import wire
+from edge_app.errors import BusError, ConfigError
+from edge_app.results import selftest, wire
 from edge_app.results.alarms import Alarm, Alarms, alarm_message
 from edge_app.results.answers import Answers
 from edge_app.results.archive import Archive
+from edge_app.results.auth import LOCAL, Locks
 from edge_app.results.bus import Answer, Bus, Message
 from edge_app.results.commands import Handler
 from edge_app.results.endpoint import check_endpoint
@@ -21,13 +24,23 @@ from edge_app.results.identity import NodeIdentity, NodeStatus
 from edge_app.results.journal import Journal
 from edge_app.results.parts import Parts
 from edge_app.results.record import Record
+from edge_app.results.refusals import Refusals
 from edge_app.results.replay import Replay
 from edge_app.results.service import Service
+from edge_app.results.sockets import Sockets
 from edge_app.verdict import Mode, Placement, Sealed
 
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 1.0
+STRANGERS_ALARM = (
+    "connections are refused again and again: unknown keys, no keys, or garbage",
+    "see the node's log for addresses; give the client a key, or find out who it is",
+)
+COMMANDS_ALARM = (
+    "commands are refused again and again: not allowed, too many, or garbage",
+    "see whose program it is; its role is in clients.toml",
+)
 
 
 class Outlet:
@@ -56,62 +69,107 @@ class Outlet:
         self._mode: Mode | None = None
         self._placement: Placement | None = None
         self._alarms = Alarms(self._send_alarm)
+        self._strangers = Refusals(lambda active: self.alarm("CONNECTIONS_REFUSED", active, *STRANGERS_ALARM))
+        self._bad_commands = Refusals(lambda active: self.alarm("COMMANDS_REFUSED", active, *COMMANDS_ALARM))
         self._parts = Parts()
         self._archive = Archive()
+        self._locks = Locks(config.security) if config.security.key is not None else None
         self._journal = (
             Journal(config.journal, identity, self.alarm, make_room=lambda: None)
             if config.journal.path is not None
             else None
         )
         self._replay = Replay(self._journal, lambda: self._identity, lambda: self._last_seq)
+        self._bus = self._make_bus(handlers or {}) if config.publish or config.commands else None
+
+    def _make_bus(self, handlers: Mapping[str, Handler]) -> Bus:
         answers = Answers(lambda: self._identity, self._full_status, self._wire_fields, self._alarms, self._parts)
-        own = {**answers.handlers, "replay": self._replay.replay, "epochs": self._replay.epochs}
-        self._service = Service(
-            {**own, **(handlers or {})}, lambda: str(status().mode), self._archive, self._send_answer
+        gate = self._locks.gate if self._locks else None
+        service = Service(
+            {**answers.handlers, "replay": self._replay.replay, "epochs": self._replay.epochs, **handlers},
+            client=gate.client if gate else lambda _user: LOCAL,
+            mode=lambda: str(self._status().mode),
+            archive=self._archive,
+            send=self._send_answer,
+            turned_away=lambda: self._bad_commands.add(1, clock.monotonic_us()),
         )
-        self._bus = (
-            Bus(config.publish, config.commands, identity.node, self._beat, self._service.serve, self._published)
-            if config.publish is not None or config.commands is not None
-            else None
+        pair = self._locks.pair if self._locks else None
+        return Bus(
+            Sockets(self._config.publish, self._config.commands, pair, gate),
+            gate,
+            self._identity.node,
+            self._beat,
+            service.serve,
+            self._published,
+            self._refused,
         )
 
     def start(self) -> None:
         """Opens journal and wire; the epoch is on the disk before the first result.
 
         Raises:
-            BusError: a port is in use, an endpoint is bad or may not be bound, another node writes the journal.
+            BusError: a port is in use, the wire's locks do not hold, or another node writes the journal.
+            ConfigError: an endpoint is bad, or may not be bound.
         """
         for key, endpoint in (("publish", self._config.publish), ("commands", self._config.commands)):
             if endpoint is not None:
                 check_endpoint(
                     endpoint,
                     key,
-                    secured=False,
+                    secured=self._locks is not None,
                     simulated=self._identity.simulated,
                     allow_simulated=self._config.allow_simulated_off_loopback,
                 )
         if self._bus is not None:
-            self._bus.open()
+            self._bus.sockets.open()
         try:
             if self._journal is not None:
                 self._journal.start()
         except BusError:
             if self._bus is not None:
-                self._bus.abandon()
+                self._bus.sockets.close()
             raise
         self._archive.start()
         if self._bus is not None:
             self._bus.start()
+            self._prove_locks(self._bus)
+
+    def _prove_locks(self, bus: Bus) -> None:
+        """Refuses to start unless strangers are turned away."""
+        if self._locks is None or bus.sockets.context is None:
+            return
+        kinds = {"publish": zmq.SUB, "commands": zmq.DEALER}
+        places = {key: (end, kinds[key]) for key, end in bus.sockets.endpoints.items() if end is not None}
+        self._strangers.expect(selftest.STRANGERS * len(places))
+        try:
+            selftest.prove_locks(bus.sockets.context, places, self._locks.pair.public, self._locks.own)
+        except BusError:
+            self.close("the wire's locks do not hold")
+            raise
+
+    def reload(self) -> None:
+        """Reads clients.toml again (SIGHUP). A file that can't be used is an alarm; the old list stays in force."""
+        if self._locks is None:
+            return
+        try:
+            taken_off = self._locks.reload()
+        except ConfigError as error:
+            log.error("%s", error)
+            self.alarm("CLIENTS_INVALID", True, error.what, "correct the file, then send SIGHUP again")
+            return
+        self.alarm("CLIENTS_INVALID", False, "the list of clients is read again", "")
+        if taken_off and self._bus is not None:
+            self._bus.end_connections()
 
     @property
     def publish_endpoint(self) -> str | None:
         """Where PUB listens; with a port of `*`, the one that was given."""
-        return self._bus.endpoints["publish"] if self._bus else None
+        return self._bus.sockets.endpoints["publish"] if self._bus else None
 
     @property
     def commands_endpoint(self) -> str | None:
         """Where ROUTER listens."""
-        return self._bus.endpoints["commands"] if self._bus else None
+        return self._bus.sockets.endpoints["commands"] if self._bus else None
 
     @property
     def degraded(self) -> tuple[str, ...]:
@@ -189,8 +247,14 @@ class Outlet:
         if self._bus is not None:
             self._bus.send(Message("alarm", wire.encode(alarm_message(self._identity, clock.utc_us(), alarm))))
 
+    def _refused(self, count: int) -> None:
+        if count:
+            self._strangers.add(count, clock.monotonic_us())
+
     def _beat(self) -> bytes:
         self._parts.forget_old()
+        for refusals in (self._strangers, self._bad_commands):
+            refusals.look(clock.monotonic_us())
         return wire.encode(wire.heartbeat(self._identity, self._full_status(), clock.utc_us(), self._wire_fields()))
 
     def _full_status(self) -> NodeStatus:
@@ -212,7 +276,8 @@ class Outlet:
             },
             "wire": {
                 "dropped": self._bus.dropped if self._bus else 0,
-                "refused": self._service.refused,
+                "connections_refused": self._strangers.count,
+                "commands_refused": self._bad_commands.count,
                 "unsent_replies": self._bus.unsent_replies if self._bus else 0,
             },
             "uptime_us": clock.monotonic_us() - self._started_us,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from edge_app import clock
 from edge_app.results import wire
 from edge_app.results.archive import Archive
+from edge_app.results.auth import Client
 from edge_app.results.bus import Answer
 from edge_app.results.commands import (
     COMMANDS,
@@ -20,13 +21,14 @@ from edge_app.results.commands import (
     RefusedError,
     Reply,
     Request,
-    Role,
     check_request,
     parse_request,
 )
+from edge_app.results.refusals import RateLimit
 
 log = logging.getLogger(__name__)
-
+TURNED_AWAY = (Code.BAD_REQUEST, Code.UNKNOWN_COMMAND, Code.FORBIDDEN, Code.BUSY)
+"""What a well-meant client does not get; enough of them are an alarm."""
 OutcomeT = TypeVar("OutcomeT")
 CACHED_REPLIES = 256
 CACHE_AGE_US = 600_000_000
@@ -68,25 +70,32 @@ class Service:
 
     Args:
         handlers: by command; what is not there is answered UNAVAILABLE.
+        client: who a user id is; raises RefusedError if it may not command at all.
         mode: the node's mode, told with every error.
         archive: where replies that need the disk are made.
         send: hands such a reply to the bus.
+        turned_away: told of each command that was not one, or not allowed, or one too many.
     """
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
+        client: Callable[[str | None], Client],
         mode: Callable[[], str],
         archive: Archive,
         send: Callable[[Answer], None],
+        turned_away: Callable[[], None],
     ) -> None:
         if unknown := set(handlers) - set(COMMANDS):
             raise ValueError(f"handlers for commands that are not in the table: {sorted(unknown)}")
         self._handlers = dict(handlers)
+        self._client = client
         self._mode = mode
         self._archive = archive
         self._send = send
+        self._turned_away = turned_away
         self._cache = ReplyCache()
+        self._rate = RateLimit()
         self.refused = 0
         """Commands answered with an error."""
 
@@ -96,12 +105,16 @@ class Service:
         try:
             data = parse_request(frame)
             request_id = data["request_id"]
-            return self._answer(data, routing_id, user, frame)
+            if not self._rate.admits(user or routing_id):
+                raise RefusedError(Code.BUSY, "too many commands; ask again later")
+            return self._answer(data, routing_id, self._client(user), frame)
         except RefusedError as refusal:
+            if refusal.code in TURNED_AWAY:
+                self._turned_away()
             return [self._error(request_id, refusal)]
 
-    def _answer(self, data: Mapping[str, Any], routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
-        request = check_request(data, user or "local", Role.ENGINEER)
+    def _answer(self, data: Mapping[str, Any], routing_id: bytes, client: Client, frame: bytes) -> list[bytes] | None:
+        request = check_request(data, client.name, client.role)
         now_us = clock.monotonic_us()
         changes = COMMANDS[request.command].changes
         if changes:

@@ -1,4 +1,7 @@
-"""CURVE keys of a client: a key file made by `edge_app keys new`, and the node's public key."""
+"""CURVE key files, as nodes, clients and `edge_app keys` share them. Standard library alone.
+
+A pair is two TOML files: NAME.public.toml (name, public) and NAME.secret.toml (name, public, secret; mode 0600).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 KEY_LENGTH = 40
+Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
 
 
 class KeyFileError(ValueError):
@@ -23,23 +27,6 @@ class KeyPair:
     name: str
     public: str
     secret: str | None = field(repr=False, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """What a client needs to reach a node: its own pair, and the node's public key."""
-
-    own: KeyPair
-    node_public: str
-
-    @classmethod
-    def load(cls, own: str | Path, node: str | Path) -> Keys:
-        """Reads the client's secret key file and the node's public one.
-
-        Raises:
-            KeyFileError: unreadable, not a key file, or a secret that others can read.
-        """
-        return cls(read_secret(Path(own)), read_public(Path(node)).public)
 
 
 def read_public(file: Path) -> KeyPair:
@@ -61,10 +48,32 @@ def read_secret(file: Path) -> KeyPair:
     pair = _read(file)
     if pair.secret is None:
         raise KeyFileError(f"{file}: this is the public half; wanted the file that ends in .secret.toml")
-    mode = stat.S_IMODE(os.stat(file).st_mode)
+    mode = stat.S_IMODE(file.stat().st_mode)
     if mode & 0o077:
         raise KeyFileError(f"{file}: others can read this secret (mode {mode:04o}); do: chmod 600 {file}")
     return pair
+
+
+def write_pair(folder: Path, pair: KeyPair) -> tuple[Path, Path]:
+    """Writes both files of a new pair; returns the public and the secret one.
+
+    Raises:
+        KeyFileError: one of them exists, or can't be written. A secret is never written over.
+    """
+    public, secret = folder / f"{pair.name}.public.toml", folder / f"{pair.name}.secret.toml"
+    head = f'name = "{pair.name}"\npublic = "{pair.public}"\n'
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_new(secret, f"# secret: for this machine alone\n{head}secret = \"{pair.secret}\"\n", 0o600)
+        _write_new(public, head, 0o644)
+    except OSError as error:
+        raise KeyFileError(f"{error.filename}: {error.strerror}") from error
+    return public, secret
+
+
+def _write_new(file: Path, text: str, mode: int) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="ascii") as stream:
+        stream.write(text)
 
 
 def _read(file: Path) -> KeyPair:
@@ -83,5 +92,4 @@ def _read(file: Path) -> KeyPair:
 
 def is_key(value: Any) -> bool:
     """Whether it looks like a key in Z85: 40 characters of its alphabet."""
-    alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    return isinstance(value, str) and len(value) == KEY_LENGTH and set(value) <= set(alphabet)
+    return isinstance(value, str) and len(value) == KEY_LENGTH and set(value) <= Z85

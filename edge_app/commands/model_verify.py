@@ -80,8 +80,7 @@ def _samples(args: argparse.Namespace, manifest: Manifest) -> tuple[list[Sample]
         )
     if args.data.is_dir() and not (args.data / "data.yaml").is_file():
         files = pictures_in(args.data)
-        step = 1 if args.limit is None else max(1, len(files) // args.limit)
-        return measure.samples_of(files[::step][: args.limit]), f"{args.data.name} (no labels)"
+        return measure.samples_of(measure.spread(files, args.limit)), f"{args.data.name} (no labels)"
     split = args.split or _default_split(args.data)
     dataset = read_dataset(args.data, split)
     return measure.labelled(dataset, manifest.labels, args.limit), f"{dataset.root.resolve().name} {split}"

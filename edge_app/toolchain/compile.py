@@ -69,7 +69,7 @@ def wanted_plans(
         ModelError: a hybrid plan is asked for, and the model has none of its host op kinds.
     """
     present = {node.op_type for node in qdq.graph.node}
-    chosen = tuple(op for op in (host_ops or SILU_AND_SOFTMAX) if op in present)
+    chosen = tuple(op for op in (host_ops or _default_host_ops(present)) if op in present)
     if PlanKind.HYBRID in kinds and not chosen:
         raise ModelError(
             "no hybrid plan can be made: the model has none of the host op kinds",
@@ -79,6 +79,11 @@ def wanted_plans(
             remedy="choose others with --host-ops, or compile --plans htp",
         )
     return [Wanted(kind, soc, chosen if kind is PlanKind.HYBRID else ()) for soc in socs for kind in kinds]
+
+
+def _default_host_ops(present: set[str]) -> tuple[str, ...]:
+    """Activations and norms; Mul only where it is half of a SiLU."""
+    return tuple(op for op in SILU_AND_SOFTMAX if op != "Mul" or "Sigmoid" in present)
 
 
 def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Plan:

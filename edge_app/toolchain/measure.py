@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 Outputs = tuple[Array, ...]
 Found = Detections | Classes
 Step = Callable[[int, int], None]
+T = TypeVar("T")
 LOWEST_SCORE = 0.001
 PSEUDO_TRUTH_SCORE = 0.3
 """Without labels, what the float model finds at or above this is taken as the truth to agree with."""
@@ -65,15 +66,19 @@ def samples_of(files: Sequence[Path]) -> list[Sample]:
 
 def labelled(dataset: Dataset, labels: Sequence[str], limit: int | None) -> list[Sample]:
     """Pictures of a split, evenly spread over its list if limited."""
-    pictures = dataset.pictures
-    if limit is not None and limit < len(pictures):
-        pictures = tuple(pictures[index * len(pictures) // limit] for index in range(limit))
     result = []
-    for picture in pictures:
+    for picture in spread(dataset.pictures, limit):
         pixels = read_picture(picture.file)
         truth = read_truth(picture, pixels.shape, dataset.names, labels)
         result.append(Sample(picture.file.name, _digest(picture.file), pixels, truth))
     return result
+
+
+def spread(items: Sequence[T], limit: int | None) -> list[T]:
+    """At most `limit` items, evenly spread."""
+    if limit is None or limit >= len(items):
+        return list(items)
+    return [items[index * len(items) // limit] for index in range(limit)]
 
 
 def run_cpu(

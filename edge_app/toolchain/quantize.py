@@ -199,6 +199,10 @@ def quantized(prepared: Prepared, ranges: Ranges, recipe: Recipe, workdir: Path)
 
 
 def _overrides(prepared: Prepared, recipe: Recipe) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for node in prepared.model.graph.node:
+        if node.op_type == "LayerNormalization":
+            # Of 16 bits like the activations, as onnxruntime would have it, the HTP does not take the scale.
+            yield node.input[1], [{"quant_type": QuantType.QUInt8}]
     if recipe.activations == "a16":
         # A picture has 8 bits: it crosses to the NPU as bytes and is widened there.
         yield prepared.image.name, [{"quant_type": QuantType.QUInt8, "convert": {"quant_type": QuantType.QUInt16}}]

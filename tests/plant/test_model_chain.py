@@ -1,0 +1,276 @@
+"""`edge_app model` by commands only, on networks made here: import, quantize, compile, verify, on the real compiler."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+import toys
+from onnx import numpy_helper
+
+SHIPPED = "qcs6490,qcs8550,sm8650,sm8750,sm8850"
+Model = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def in_folder(folder: Path) -> Model:
+    def model(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "edge_app", "model", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
+
+    return model
+
+
+def document(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    assert done.returncode == code, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def draw(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for number in range(count):
+        cells = [tuple(random.integers(0, 7, 2).tolist()) for _ in range(number % 4)]
+        cv2.imwrite(str(folder / f"{number:03}.png"), toys.detector_picture(cells, seed=number))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pictures, and a toy detector imported, quantised and compiled for all shipped SoCs."""
+    folder = tmp_path_factory.mktemp("plant")
+    draw(folder / "pictures", 36)
+    onnx.save(toys.detector(), folder / "toy.onnx")
+    (folder / "labels.txt").write_text("bright\ndark\n")
+    model = in_folder(folder)
+    done = model("import", "toy.onnx", "--name", "toy", "--task", "detect", "--labels", "labels.txt", "--color", "RGB",
+                 "--fit", "letterbox", "--scale", 1 / 255, "--soc", "qcs6490,qcs8550", "--json")  # fmt: skip
+    imported = document(done)
+    assert imported["head"] == "yolov8"
+    ops = {op["op"]: op["htp"] for op in imported["ops"]}
+    assert ops["Conv"] == {"qcs6490": "a8 a16", "qcs8550": "a8 a16 fp16"}
+    document(model("quantize", "toy", "--calibration", "pictures", "--json"))
+    compiled = document(model("compile", "toy", "--soc", SHIPPED, "--json"))
+    (folder / "compiled.json").write_text(json.dumps(compiled))
+    return folder
+
+
+def test_plans_of_all_socs_are_what_they_were_planned_to_be(plant: Path) -> None:
+    plans = json.loads((plant / "compiled.json").read_text())["plans"]
+    assert [(p["plan"], p["soc"]) for p in plans] == [(k, s) for s in SHIPPED.split(",") for k in ("htp", "hybrid")]
+    for plan in plans:
+        report = plan["report"]
+        assert report["float_ops"] == []
+        assert (report["macs_a8"], report["macs_a16"], report["macs_float"]) == (456960, 0, 0)
+        if plan["plan"] == "htp":
+            assert (report["segments"], report["crossings"], plan["host_ops"]) == (1, 0, [])
+            assert report["fused_ops"] == {"SiLU": 4}
+        else:
+            assert (report["segments"], report["crossings"]) == (5, 8)
+            assert {"Sigmoid", "Mul"} <= set(plan["host_ops"])
+        assert plan["input"]["dtype"] == "uint8"
+    assert len({plan["artifacts"][0]["sha256"] for plan in plans}) == 10
+
+
+def test_every_rung_of_every_soc_agrees_with_float(plant: Path) -> None:
+    model = in_folder(plant)
+    report = document(
+        model("verify", "toy", "--data", "pictures", "--limit", "8", "--cache", "cache", "--write", "--json")
+    )
+    assert report["ok"] is True
+    assert [rung["rung"] for rung in report["rungs"][:2]] == ["float", "qdq on cpu"]
+    assert len(report["rungs"]) == 12
+    for rung in report["rungs"]:
+        assert rung["images"] == 8
+        assert rung["cosine"] > 0.999
+        assert rung["verdicts_flipped"] == []
+    shown = document(model("show", "toy", "--json"))
+    assert all(plan["verified"][0]["ok"] for plan in shown["plans"])
+    assert shown["plans"][0]["agrees_with"] == ["cpu", "hybrid"]
+
+
+def test_qdq_model_and_plans_are_made_again_byte_for_byte(plant: Path) -> None:
+    model = in_folder(plant)
+    assert document(model("quantize", "toy", "--from-encodings", "--json"))["ok"] is True
+    made = document(model("compile", "toy", "--check", "--soc", "qcs6490,sm8850", "--json"))
+    assert [plan["same_bytes"] for plan in made["plans"]] == [True] * 4
+
+
+def test_verify_makes_a_plan_that_was_not_shipped(plant: Path) -> None:
+    (plant / "models/toy/plans/sm8650/htp.onnx").unlink()
+    report = document(in_folder(plant)("verify", "toy", "--data", "pictures", "--limit", "4", "--soc", "sm8650", "--json",
+                                       "--cache", "cache2"))  # fmt: skip
+    assert report["ok"] is True
+    assert (plant / "models/toy/plans/sm8650/htp.onnx").is_file()
+
+
+def test_a_flipped_byte_is_not_verified(plant: Path) -> None:
+    file = plant / "models/toy/plans/sm8750/htp.onnx"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    try:
+        done = in_folder(plant)("verify", "toy", "--data", "pictures", "--limit", "4", "--soc", "sm8750", "--json")
+    finally:
+        file.write_bytes(whole)
+    report = document(done, code=1)
+    assert report["ok"] is False
+    bad = next(rung for rung in report["rungs"] if rung["rung"] == "htp sm8750")
+    assert (bad["ok"], bad["images"]) == (False, 0)
+    assert "not the one that its manifest binds" in bad["problems"][0]
+
+
+def test_wrong_colour_order_is_seen_as_drift_and_located(plant: Path, tmp_path: Path) -> None:
+    model = in_folder(plant)
+    manifest = plant / "models/toy/manifest.yaml"
+    before = manifest.read_text()
+    quantized = before.index("quantized:")
+    manifest.write_text(before[:quantized] + before[quantized:].replace("scale: 0.003921568859368563", "scale: 0.0019", 1)
+                        .replace("zero_point: 0", "zero_point: 60", 1))  # fmt: skip
+    try:
+        done = model("verify", "toy", "--data", "pictures", "--limit", "4", "--soc", "qcs8550", "--plans", "htp", "--json",
+                     "--cache", tmp_path / "cache")  # fmt: skip
+    finally:
+        manifest.write_text(before)
+    rung = next(r for r in document(done, code=1)["rungs"] if r["rung"] == "qdq on cpu")
+    assert rung["ok"] is False
+    assert rung["drift_starts_at"].startswith("stem0")
+
+
+def test_record_and_list(plant: Path) -> None:
+    model = in_folder(plant)
+    document(model("record", "toy", "--board", "RB3 Gen 2", "--soc", "qcs6490", "--plan", "htp", "--loads", "yes",
+                   "--latency-ms", "3.6", "--date", "2026-01-31", "--json"))  # fmt: skip
+    boards = document(model("show", "toy", "--json"))["boards"]
+    assert [(b["board"], b["loads"], b["latency_ms"]) for b in boards] == [("RB3 Gen 2", True, 3.6)]
+    models = document(model("list", "--json"))["models"]
+    assert [(m["name"], m["quantized"], m["socs"]) for m in models] == [("toy", True, SHIPPED.split(","))]
+
+
+def test_dlc_for_the_qnn_tools(plant: Path, tmp_path: Path) -> None:
+    done = in_folder(plant)("compile", "toy", "--soc", "qcs8550", "--plans", "htp", "--dlc", tmp_path, "--json")
+    document(done)
+    assert [file.suffix for file in (tmp_path / "qcs8550").iterdir()] == [".dlc"]
+
+
+def test_resnet_with_shared_biases_comes_out_fully_int8(tmp_path: Path) -> None:
+    draw(tmp_path / "pictures", 34)
+    onnx.save(toys.resnet18(size=64), tmp_path / "resnet.onnx")
+    (tmp_path / "labels.txt").write_text("\n".join(f"class{n}" for n in range(10)))
+    model = in_folder(tmp_path)
+    imported = document(model("import", "resnet.onnx", "--name", "resnet", "--task", "classify", "--labels", "labels.txt",
+                              "--color", "RGB", "--fit", "stretch", "--scale", 1 / 255, "--no-ops", "--json"))  # fmt: skip
+    assert any("16 shared initializers" in fix for fix in imported["fixed"])
+    document(model("quantize", "resnet", "--calibration", "pictures", "--json"))
+    plan = document(model("compile", "resnet", "--soc", "qcs8550", "--plans", "htp", "--json"))["plans"][0]
+    assert plan["report"]["float_ops"] == []
+    assert plan["report"]["macs_float"] == 0
+    assert plan["report"]["macs_a8"] > 100e6
+    assert plan["host_ops"] == []
+
+
+def test_transformer_norms_run_on_the_cpu_in_the_hybrid(tmp_path: Path) -> None:
+    draw(tmp_path / "pictures", 34)
+    onnx.save(toys.transformer(), tmp_path / "t.onnx")
+    (tmp_path / "labels.txt").write_text("\n".join(f"class{n}" for n in range(10)))
+    model = in_folder(tmp_path)
+    document(model("import", "t.onnx", "--name", "t", "--task", "classify", "--labels", "labels.txt", "--color", "RGB",
+                   "--fit", "stretch", "--scale", 1 / 255, "--no-ops", "--json"))  # fmt: skip
+    document(model("quantize", "t", "--calibration", "pictures", "--activations", "a16", "--json"))
+    done = model("compile", "t", "--soc", "qcs8550", "--host-ops", "LayerNormalization,Gelu,Softmax", "--json")
+    htp, hybrid = document(done)["plans"]
+    assert (htp["report"]["segments"], htp["host_ops"]) == (1, [])
+    assert {"LayerNormalization", "Gelu", "Softmax"} <= set(hybrid["host_ops"])
+    assert hybrid["report"]["segments"] > 1
+    report = document(model("verify", "t", "--data", "pictures", "--limit", "4", "--json", "--cache", "cache"))
+    assert report["ok"] is True
+
+
+def open_shape(model: onnx.ModelProto) -> onnx.ModelProto:
+    for place in (2, 3):
+        model.graph.input[0].type.tensor_type.shape.dim[place].dim_param = f"side{place}"
+    return model
+
+
+def unknown_op(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.node[0].domain = "my.own"
+    model.opset_import.append(onnx.helper.make_opsetid("my.own", 1))
+    return model
+
+
+BASE = ("--task", "detect", "--color", "RGB", "--fit", "letterbox", "--scale", "0.0039")
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "code", "said"),
+    [
+        (open_shape, (), 4, "--size"),
+        (unknown_op, (), 4, "my.own"),
+        (lambda m: m.SerializeToString()[:3000], (), 4, "not a valid ONNX"),
+        (lambda _m: b"", (), 4, "empty"),
+        (lambda m: m, (), 2, "--labels"),
+        (lambda m: m, ("--labels", "three.txt"), 4, "head"),
+    ],
+)  # fmt: skip
+def test_bad_models_are_refused_with_one_clear_error(
+    tmp_path: Path, change: Callable[[onnx.ModelProto], Any], more: tuple[str, ...], code: int, said: str
+) -> None:
+    changed = change(toys.detector())
+    (tmp_path / "bad.onnx").write_bytes(changed if isinstance(changed, bytes) else changed.SerializeToString())
+    (tmp_path / "three.txt").write_text("a\nb\nc\n")
+    done = in_folder(tmp_path)("import", "bad.onnx", "--name", "bad", *BASE, *more)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "models/bad/manifest.yaml").exists()
+
+
+def test_bad_calibration_folders_and_socs(plant: Path, tmp_path: Path) -> None:
+    model = in_folder(plant)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "grey").mkdir()
+    cv2.imwrite(str(tmp_path / "grey/a.png"), np.full((64, 64, 3), 128, np.uint8))
+    before = (plant / "models/toy/manifest.yaml").read_bytes()
+    for arguments, code, said in (
+        (("quantize", "toy", "--calibration", tmp_path / "empty"), 2, "no picture"),
+        (("quantize", "toy", "--calibration", tmp_path / "grey"), 2, "one grey level"),
+        (("quantize", "toy", "--calibration", tmp_path / "nowhere"), 2, "no such folder"),
+        (("compile", "toy", "--soc", "qcs8551"), 2, "did you mean qcs8550"),
+        (("verify", "toy", "--soc", "sa8295", "--data", "pictures"), 4, "no plan"),
+        (("verify", "toy"), 2, "--data"),
+        (("show", "nobody"), 4, "there is no model"),
+    ):
+        done = model(*arguments)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+        assert "Traceback" not in done.stderr
+    assert (plant / "models/toy/manifest.yaml").read_bytes() == before
+
+
+def test_model_whose_outputs_never_move_is_found_out(tmp_path: Path) -> None:
+    draw(tmp_path / "pictures", 33)
+    blind = toys.detector()
+    for tensor in blind.graph.initializer:
+        if tensor.name == "stem0.weight":
+            tensor.CopyFrom(numpy_helper.from_array(np.zeros(tuple(tensor.dims), np.float32), tensor.name))
+    onnx.save(blind, tmp_path / "blind.onnx")
+    (tmp_path / "labels.txt").write_text("bright\ndark\n")
+    model = in_folder(tmp_path)
+    document(model("import", "blind.onnx", "--name", "blind", *BASE, "--labels", "labels.txt", "--no-ops", "--json"))
+    document(model("quantize", "blind", "--calibration", "pictures", "--json"))
+    document(model("compile", "blind", "--soc", "qcs8550", "--plans", "htp", "--json"))
+    (tmp_path / "labelled/images").mkdir(parents=True)
+    (tmp_path / "labelled/labels").mkdir()
+    for number in range(4):
+        cv2.imwrite(str(tmp_path / f"labelled/images/{number}.png"), toys.detector_picture([(number, 2)], seed=number))
+        (tmp_path / f"labelled/labels/{number}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
+    (tmp_path / "labelled/data.yaml").write_text("val: images\nnames: [bright, dark]\n")
+    report = document(model("verify", "blind", "--data", "labelled", "--json", "--cache", "cache"), code=1)
+    assert report["ok"] is False
+    assert "the same for every picture" in report["rungs"][0]["problems"][0]

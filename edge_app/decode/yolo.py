@@ -80,7 +80,8 @@ class YoloDecoder:
 def below(threshold: float) -> float:
     """The largest float32 that is not above the threshold: float32 scores compare with it as with the threshold."""
     nearest = np.float32(threshold)
-    return float(np.nextafter(nearest, np.float32(-1)) if nearest > threshold else nearest)
+    # float(): NumPy would round the threshold to float32 before it compares.
+    return float(np.nextafter(nearest, np.float32(-1)) if float(nearest) > threshold else nearest)
 
 
 _Level = tuple[int, int, int, int, int, float, int, int, float]

@@ -70,7 +70,9 @@ def cases() -> Iterator[tuple[str, HeadSpec, str]]:
                 ("all", 4, 0.0, False, 2000),
                 ("limited", 4, 0.3, False, 7),
             ):
-                spec = HeadSpec(kind, classes, SIZE, SIZE, score=score, iou=0.45, agnostic=agnostic, max_detections=most)
+                spec = HeadSpec(
+                    kind, classes, SIZE, SIZE, score=score, iou=0.45, agnostic=agnostic, max_detections=most
+                )
                 yield f"{kind}-{dtype}-{name}", spec, dtype
 
 
@@ -93,7 +95,14 @@ def _number(value: float) -> str:
 
 def _unlimited(spec: HeadSpec) -> HeadSpec:
     return HeadSpec(
-        spec.kind, spec.classes, SIZE, SIZE, score=spec.score, iou=spec.iou, agnostic=spec.agnostic, max_detections=10**6
+        spec.kind,
+        spec.classes,
+        SIZE,
+        SIZE,
+        score=spec.score,
+        iou=spec.iou,
+        agnostic=spec.agnostic,
+        max_detections=10**6,
     )
 
 

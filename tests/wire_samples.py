@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -65,3 +66,19 @@ def outlet(
     line: Line, handlers: Mapping[str, Callable[..., Any]] | None = None, *, results: Results | None = None, **who: Any
 ) -> Outlet:
     return Outlet(results or config(), identity(**who), line.status, handlers)
+
+
+def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
+    """Waits for something that other threads or processes bring about."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.005)
+
+
+def until_subscribed(node: Outlet, *clients: Any) -> None:
+    """PUB learns of a subscription a moment after the connect: what is sent before is not for that client."""
+    for client in clients:
+        while client.heartbeat is None:
+            node.state(Mode.RUNNING, Mode.READY, PLACEMENT, "are you there")  # a heartbeat follows
+            client.next(0.02)

@@ -12,6 +12,7 @@ import zmq
 from edge_app import clock
 from edge_app.config.results import Results
 from edge_app.errors import BusError, ConfigError
+from edge_app.frame import Frame
 from edge_app.results import selftest, wire
 from edge_app.results.alarms import Alarm, Alarms, alarm_message
 from edge_app.results.answers import Answers
@@ -20,6 +21,7 @@ from edge_app.results.auth import LOCAL, Locks
 from edge_app.results.bus import Answer, Bus, Message
 from edge_app.results.commands import Handler
 from edge_app.results.endpoint import check_endpoint
+from edge_app.results.evidence import Evidence
 from edge_app.results.identity import NodeIdentity, NodeStatus
 from edge_app.results.journal import Journal
 from edge_app.results.parts import Parts
@@ -33,6 +35,7 @@ from edge_app.verdict import Mode, Placement, Sealed
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 1.0
+EVIDENCE_TIMEOUT_S = 0.3
 STRANGERS_ALARM = (
     "connections are refused again and again: unknown keys, no keys, or garbage",
     "see the node's log for addresses; give the client a key, or find out who it is",
@@ -74,10 +77,12 @@ class Outlet:
         self._parts = Parts()
         self._archive = Archive()
         self._locks = Locks(config.security) if config.security.key is not None else None
+        self._evidence = (
+            Evidence(config.evidence, identity.epoch, self.alarm) if config.evidence.path is not None else None
+        )
+        make_room = self._evidence.make_room if self._evidence is not None else lambda: None
         self._journal = (
-            Journal(config.journal, identity, self.alarm, make_room=lambda: None)
-            if config.journal.path is not None
-            else None
+            Journal(config.journal, identity, self.alarm, make_room) if config.journal.path is not None else None
         )
         self._replay = Replay(self._journal, lambda: self._identity, lambda: self._last_seq)
         self._bus = self._make_bus(handlers or {}) if config.publish or config.commands else None
@@ -85,8 +90,11 @@ class Outlet:
     def _make_bus(self, handlers: Mapping[str, Handler]) -> Bus:
         answers = Answers(lambda: self._identity, self._full_status, self._wire_fields, self._alarms, self._parts)
         gate = self._locks.gate if self._locks else None
+        own = {**answers.handlers, "replay": self._replay.replay, "epochs": self._replay.epochs}
+        if self._evidence is not None:
+            own["image"] = self._evidence.image
         service = Service(
-            {**answers.handlers, "replay": self._replay.replay, "epochs": self._replay.epochs, **handlers},
+            {**own, **handlers},
             client=gate.client if gate else lambda _user: LOCAL,
             mode=lambda: str(self._status().mode),
             archive=self._archive,
@@ -130,6 +138,8 @@ class Outlet:
                 self._bus.sockets.close()
             raise
         self._archive.start()
+        if self._evidence is not None:
+            self._evidence.start()
         if self._bus is not None:
             self._bus.start()
             self._prove_locks(self._bus)
@@ -184,11 +194,20 @@ class Outlet:
         announced = self._parts.take(sealed.trigger_id) if self._bus is not None else None
         part_id = sealed.part_id if sealed.part_id is not None else announced
         degraded = (*sealed.degraded, *self.degraded)
-        record = Record(sealed, self._identity, part_id, degraded, sealed.image)
+        image = self._evidence.wants(sealed) if self._evidence is not None else sealed.image
+        record = Record(sealed, self._identity, part_id, degraded, image)
         if self._journal is not None:
             self._journal.put(record)
         if self._bus is not None and not self._bus.publish(record):
             self._dropped_seq = sealed.seq
+
+    def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
+        """Offers a frame after its result was sealed; never blocks.
+
+        True: a picture of it will be written, and its pixels are held until `give_back(frame)` is called from another
+        thread. False: the caller keeps the frame.
+        """
+        return self._evidence is not None and self._evidence.take(frame, give_back)
 
     def note(self, seq: int, text: str) -> None:
         """Keeps a remark on a result, e.g. the verdict that came after its seal. It is never published."""
@@ -229,6 +248,8 @@ class Outlet:
         self._archive.close()
         if self._journal is not None:
             self._journal.close(CLOSE_TIMEOUT_S)
+        if self._evidence is not None:
+            self._evidence.close(EVIDENCE_TIMEOUT_S)
 
     @property
     def _last_seq(self) -> int:
@@ -263,7 +284,7 @@ class Outlet:
         return replace(status, degraded=(*status.degraded, *self.degraded)) if self.degraded else status
 
     def _wire_fields(self) -> dict[str, Any]:
-        journal = self._journal
+        journal, evidence = self._journal, self._evidence
         return {
             "last_seq": self._last_seq,
             "durable_seq": journal.durable_seq if journal else 0,
@@ -272,6 +293,8 @@ class Outlet:
             "disk": {
                 "journal_bytes": journal.size_bytes if journal else None,
                 "journal_lost": journal.lost if journal else 0,
+                "evidence_bytes": evidence.bytes if evidence else None,
+                "evidence_dropped": evidence.dropped if evidence else 0,
                 "free_bytes": journal.free_bytes if journal else None,
             },
             "wire": {

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import zmq
-from wire_samples import PLACEMENT, RECIPE, outlet
+from wire_samples import RECIPE, outlet, until_subscribed
 from wire_samples import Line as Sealing
 
 import edge_app
 from edge_app.client import CommandRefused, Delivery, Line, NoAnswer
 from edge_app.results import Code, Outlet, RefusedError, Reply, Request
-from edge_app.verdict import Mode, Reason
+from edge_app.verdict import Reason
 
 
 def refuse(_request: Request) -> Reply:
@@ -40,9 +40,7 @@ def node(sealing: Sealing) -> Iterator[Outlet]:
 @pytest.fixture
 def line(node: Outlet) -> Iterator[Line]:
     opened = Line(str(node.publish_endpoint), node.commands_endpoint)
-    while opened.heartbeat is None:
-        node.state(Mode.RUNNING, Mode.READY, PLACEMENT, "started")
-        opened.next(0.02)
+    until_subscribed(node, opened)
     yield opened
     opened.close()
 

@@ -59,7 +59,8 @@ def test_check_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture
     files = [str(file) for file in sorted(tmp_path.iterdir())]
     assert main(["keys", "check", *files]) == 0
     mixed = tmp_path / "b.secret.toml"
-    mixed.write_text(mixed.read_text().replace(read_public(mixed).public, read_public(tmp_path / "a.public.toml").public))
+    other = read_public(tmp_path / "a.public.toml").public
+    mixed.write_text(mixed.read_text().replace(read_public(mixed).public, other))
     (tmp_path / "a.secret.toml").chmod(0o644)
     clients.write_text(entry(tmp_path / "a.public.toml") * 2)
     capsys.readouterr()

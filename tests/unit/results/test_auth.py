@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zmq
 from wire_samples import Line as Sealing
-from wire_samples import config, outlet
+from wire_samples import config, outlet, until, until_subscribed
 
 from edge_app.client import CommandRefused, Keys, Line, NoAnswer
 from edge_app.errors import BusError, ConfigError
@@ -77,19 +77,12 @@ def status(node: Outlet, plant: Plant) -> dict[str, Any]:
         return dict(line.command("status"))
 
 
-def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.02)
-
-
 def test_a_known_key_gets_results_and_answers(node: Outlet, plant: Plant, sealing: Sealing) -> None:
     with connect(node, plant.keys("controller")) as line:
         reply = line.command("start")
         assert (reply["by"], reply["role"]) == ("controller", "CONTROLLER")
         assert line.command("hello")["role"] == "controller"
-        until(lambda: line.next(0.05) is None and line.heartbeat)
+        until_subscribed(node, line)
         node.result(sealing.seal())
         result = line.next(5)
         assert result is not None
@@ -157,7 +150,7 @@ def test_a_revoked_key_is_out_at_once_and_the_others_lose_nothing(
     with connect(node, plant.keys("viewer")) as revoked, connect(node, plant.keys("controller")) as kept:
         for line in (revoked, kept):
             line.command("hello")
-            until(lambda line=line: line.next(0.02) is None and line.heartbeat)
+            until_subscribed(node, line)
         node.result(sealing.seal())
         assert [line.next(5).seq for line in (revoked, kept)] == [1, 1]  # type: ignore[union-attr]
         plant.allow("controller", "engineer")
@@ -198,7 +191,7 @@ def test_a_list_that_can_not_be_read_leaves_the_old_one_in_force(node: Outlet, p
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
-        ((Sockets, "_lock", lambda _self, _sock: None), "a client with an unknown key was not refused"),
+        ((Sockets, "_lock", lambda _self, _sock: None), "a client without a key was not refused"),
         ((Gate, "serve", lambda self: serve_all(self, b"200")), "a client with an unknown key was not refused"),
         ((Gate, "serve", lambda self: serve_all(self, b"400")), "the node's own key was not let in"),
     ],

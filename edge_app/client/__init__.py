@@ -8,14 +8,21 @@
 """
 
 from edge_app.client.access import Keys
-from edge_app.client.line import COMMANDS, PUBLISH, CommandRefused, Line, NoAnswer
+from edge_app.client.aio import AsyncLine
+from edge_app.client.followed import COMMANDS, PUBLISH, CommandRefused, NoAnswer
+from edge_app.client.line import Line
 from edge_app.client.messages import Delivery, Position, Result, Start
+from edge_app.client.rule import Cause, ControllerRule, Decision
 from edge_app.keys import KeyFileError
 
 __all__ = [
     "COMMANDS",
     "PUBLISH",
+    "AsyncLine",
+    "Cause",
     "CommandRefused",
+    "ControllerRule",
+    "Decision",
     "Delivery",
     "KeyFileError",
     "Keys",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -10,33 +9,17 @@ from typing import Any, Self
 import zmq
 
 from edge_app.client.access import Keys
+from edge_app.client.followed import COMMANDS, PUBLISH, Followed, NoAnswer, checked, monotonic_us, utc_us
 from edge_app.client.messages import Position, Result, Start
-from edge_app.client.session import Answer, Session
+from edge_app.client.session import Answer
 from edge_app.client.sockets import open_dealer, open_sub
 
-PUBLISH = "tcp://127.0.0.1:5560"
-COMMANDS = "tcp://127.0.0.1:5561"
 MAX_TURN = 256
 """Messages taken from a socket before the program gets a result again."""
 CONNECTING_US = 20_000
-MAX_READY = 1000
-"""While so many results wait to be taken, further ones are left in the socket, whose queue is bounded."""
 
 
-class CommandRefused(Exception):
-    """The node answered a command with an error; `code` is of protocol v1's list."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
-
-
-class NoAnswer(Exception):
-    """The node did not answer a command in time. It may have been carried out: ask again with the same request id."""
-
-
-class Line:
+class Line(Followed):
     """One inspection node. Each result is handed over once, in order; what was missed is asked for again.
 
     Args:
@@ -61,36 +44,20 @@ class Line:
         keys: Keys | None = None,
         max_age_s: float = 0.5,
     ) -> None:
-        self._session = Session(node, start, can_ask=commands is not None, max_age_us=round(max_age_s * 1e6))
+        super().__init__(node, start, can_ask=commands is not None, max_age_s=max_age_s)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
         self._open()
 
-    def _open(self) -> None:
-        self._sub = open_sub(self._context, self._publish, self._node, self._keys)
-        self._dealer = None
-        if self._commands is not None:
-            self._dealer = open_dealer(self._context, self._commands, self._keys)
-        self._poller = zmq.Poller()
-        for sock in (self._sub, self._dealer):
-            if sock is not None:
-                self._poller.register(sock, zmq.POLLIN)
-
-    def _reopen(self) -> None:
-        self._sub.close()
-        if self._dealer is not None:
-            self._dealer.close()
-        self._open()
-
     def next(self, timeout_s: float | None = None) -> Result | None:
         """The next result; None if none came within the time (None: wait for ever)."""
-        end_us = None if timeout_s is None else _now_us() + round(timeout_s * 1e6)
+        end_us = None if timeout_s is None else monotonic_us() + round(timeout_s * 1e6)
         self._turn(0)  # heartbeats are seen, however many results wait
         while True:
-            result = self._session.take(_now_us(), time.time_ns() // 1000)
+            result = self._session.take(monotonic_us(), utc_us())
             if result is not None:
                 return result
-            if end_us is not None and _now_us() >= end_us:
+            if end_us is not None and monotonic_us() >= end_us:
                 return None
             self._turn(end_us)
 
@@ -118,36 +85,6 @@ class Line:
         """Says which part a trigger will be, before its result is sealed. Raises as `command` does."""
         self.command("announce", trigger_id=trigger_id, part_id=part_id)
 
-    @property
-    def fault(self) -> str | None:
-        """Why the node can't be trusted now (no heartbeat for 3 s, two of the same name); None if it can."""
-        return self._session.liveness.fault(_now_us())
-
-    @property
-    def heartbeat(self) -> Mapping[str, Any] | None:
-        """The last heartbeat: mode, ready, counters, recipe, durable_seq, ..."""
-        return self._session.heartbeat
-
-    @property
-    def node(self) -> str | None:
-        """`line/station`, once it is known."""
-        return self._session.node
-
-    @property
-    def lost(self) -> int:
-        """Results that nobody could give any more (see also Result.lost_before)."""
-        return self._session.follower.lost
-
-    @property
-    def bad_messages(self) -> int:
-        """Messages that were not of protocol v1, or of another node."""
-        return self._session.bad_messages
-
-    def events(self) -> list[Mapping[str, Any]]:
-        """`state` and `alarm` messages since the last call."""
-        events, self._session.events = self._session.events, []
-        return events
-
     def close(self) -> None:
         """Lets go of the sockets."""
         self._context.destroy(linger=0)
@@ -158,13 +95,29 @@ class Line:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def _open(self) -> None:
+        self._sub = open_sub(self._context, self._publish, self._node, self._keys)
+        self._dealer = None
+        if self._commands is not None:
+            self._dealer = open_dealer(self._context, self._commands, self._keys)
+        self._poller = zmq.Poller()
+        for sock in (self._sub, self._dealer):
+            if sock is not None:
+                self._poller.register(sock, zmq.POLLIN)
+
+    def _reopen(self) -> None:
+        self._sub.close()
+        if self._dealer is not None:
+            self._dealer.close()
+        self._open()
+
     def _wait_for(self, name: str, timeout_s: float, fields: Mapping[str, Any]) -> Answer:
         if self._dealer is None:
             raise NoAnswer(f"{name}: this Line was made without a commands endpoint")
-        end_us = _now_us() + round(timeout_s * 1e6)
-        request_id = self._session.request(name, fields, _now_us())
+        end_us = monotonic_us() + round(timeout_s * 1e6)
+        request_id = self._session.request(name, fields, monotonic_us())
         while (answer := self._session.answer(request_id)) is None:
-            if _now_us() >= end_us:
+            if monotonic_us() >= end_us:
                 self._session.forget(request_id)
                 raise NoAnswer(f"{name}: no reply within {timeout_s:g} s")
             self._turn(end_us)
@@ -172,7 +125,7 @@ class Line:
 
     def _turn(self, end_us: int | None) -> None:
         """Sends what is due, waits until `end_us` at most (0: not at all), takes in what has come."""
-        now_us = _now_us()
+        now_us = monotonic_us()
         if self._session.wants_new_sockets(now_us):
             self._reopen()
         connected = self._send_due(now_us)
@@ -180,7 +133,7 @@ class Line:
         wait_us = min(until_us, end_us if end_us is not None else until_us) - now_us
         self._poller.poll(max(0, -(-wait_us // 1000)))
         self._take_in()
-        self._send_due(_now_us())
+        self._send_due(monotonic_us())
 
     def _send_due(self, now_us: int) -> bool:
         """False: there is no connection to send it on."""
@@ -197,24 +150,9 @@ class Line:
     def _take_in(self) -> None:
         for sock, take in ((self._sub, self._session.published), (self._dealer, self._session.replied)):
             for _ in range(MAX_TURN):
-                if sock is None or len(self._session.follower.ready) >= MAX_READY:
+                if sock is None or self._full:
                     break
                 try:
-                    take(sock.recv_multipart(zmq.NOBLOCK), _now_us())
+                    take(sock.recv_multipart(zmq.NOBLOCK), monotonic_us())
                 except zmq.Again:
                     break
-
-
-def checked(answer: Answer) -> Answer:
-    """The answer, unless it is an error.
-
-    Raises:
-        CommandRefused: it is.
-    """
-    if answer.fields.get("ok") is not True:
-        raise CommandRefused(str(answer.fields.get("code")), str(answer.fields.get("message")))
-    return answer
-
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1000

@@ -15,13 +15,11 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import zmq
-
 from edge_app.commands.report import add_json_argument, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ConfigError, EdgeAppError, ExitCode
 from edge_app.keys import KeyFileError, KeyPair, read_public, read_secret, write_pair
-from edge_app.results.auth import Locks, load_clients
+from edge_app.results.auth import Locks, is_pair, load_clients, new_key_pair
 from edge_app.results.commands import Role
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -56,11 +54,11 @@ def new_pair(args: argparse.Namespace) -> ExitCode:
     """`edge_app keys new NAME`."""
     if not NAME.fullmatch(args.name):
         raise ConfigError("not a name for a key", wanted="letters, digits, '-', '_' and '.'", got=ascii(args.name))
-    public, secret = (key.decode() for key in zmq.curve_keypair())
-    public_file, secret_file = write_pair(args.dir, KeyPair(args.name, public, secret))
+    pair = new_key_pair(args.name)
+    public_file, secret_file = write_pair(args.dir, pair)
     if args.json:
         files = {"public_file": str(public_file), "secret_file": str(secret_file)}
-        print_json({"name": args.name, "public": public, **files})
+        print_json({"name": args.name, "public": pair.public, **files})
     else:
         print(f"{secret_file}  secret: stays on this machine\n{public_file}  public: give it to the other side")
     return ExitCode.OK
@@ -119,7 +117,7 @@ def kind_of(file: Path) -> tuple[str, Callable[[Path], object]]:
 def check_secret(file: Path) -> None:
     """Permissions, and that secret and public are one pair."""
     pair = read_secret(file)
-    if zmq.curve_public((pair.secret or "").encode()).decode() != pair.public:
+    if not is_pair(pair):
         raise KeyFileError(f"{file}: secret and public are not of one pair; make a new one")
 
 

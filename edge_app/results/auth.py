@@ -25,6 +25,17 @@ ZAP_DOMAIN = b"edge_app"
 EXAMPLE = '[[client]] with name = "plc-1", public = "<40 characters>", role = "viewer", "controller" or "engineer"'
 
 
+def new_key_pair(name: str) -> KeyPair:
+    """A fresh CURVE pair."""
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    return KeyPair(name, public, secret)
+
+
+def is_pair(pair: KeyPair) -> bool:
+    """Whether the public key is the secret one's."""
+    return bool(zmq.curve_public((pair.secret or "").encode()).decode() == pair.public)
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """One entry of clients.toml."""
@@ -171,9 +182,8 @@ class Locks:
             raise ConfigError(
                 "can't use the node's key", where="results.security.key", got=str(error), remedy="edge_app keys check"
             ) from error
-        public, secret = (key.decode() for key in zmq.curve_keypair())
-        self.own = KeyPair("self-test", public, secret)
-        self.gate = Gate(load_clients(section.clients), public)
+        self.own = new_key_pair("self-test")
+        self.gate = Gate(load_clients(section.clients), self.own.public)
 
     def reload(self) -> bool:
         """Reads clients.toml again. True: a key was taken off, so connections that stand must be ended.

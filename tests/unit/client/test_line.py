@@ -122,7 +122,7 @@ def test_the_library_needs_pyzmq_alone(tmp_path: Path) -> None:
         if found.exists():
             (tmp_path / name).symlink_to(found)
     (tmp_path / "edge_app").symlink_to(Path(edge_app.__file__).parent)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from edge_app.client import *; print(Line)"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from edge_app.client import *; print(Line, AsyncLine)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     without = code.replace("from edge_app.client import *", "import numpy")

@@ -1,0 +1,97 @@
+"""The asyncio face of the library against a real outlet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from wire_samples import PLACEMENT, outlet
+from wire_samples import Line as Sealing
+
+from edge_app.client import AsyncLine, CommandRefused, NoAnswer, Position, Start
+from edge_app.results import Outlet, Reply
+from edge_app.verdict import Mode
+
+
+@pytest.fixture
+def sealing() -> Sealing:
+    return Sealing()
+
+
+@pytest.fixture
+def node(sealing: Sealing) -> Iterator[Outlet]:
+    opened = outlet(sealing, {"start": lambda _request: Reply({"mode": "RUNNING"})})
+    opened.start()
+    yield opened
+    opened.close()
+
+
+def line_to(node: Outlet, start: Position | Start = Start.NOW) -> AsyncLine:
+    return AsyncLine(str(node.publish_endpoint), node.commands_endpoint, start=start)
+
+
+async def subscribed(node: Outlet, line: AsyncLine) -> None:
+    while line.heartbeat is None:
+        node.state(Mode.RUNNING, Mode.READY, PLACEMENT, "are you there")
+        await asyncio.sleep(0.01)
+
+
+def test_results_and_commands_side_by_side(node: Outlet, sealing: Sealing) -> None:
+    async def main() -> list[int]:
+        async with line_to(node) as line:
+            await subscribed(node, line)
+            seqs: list[int] = []
+
+            async def read() -> None:
+                async for result in line:
+                    seqs.append(result.seq)
+                    if len(seqs) == 2000:
+                        return
+
+            reading = asyncio.create_task(read())
+            for n in range(2000):
+                node.result(sealing.seal())
+                if n % 200 == 0:
+                    assert (await line.command("start"))["mode"] == "RUNNING"
+            await asyncio.wait_for(reading, 20)
+            assert line.fault is None
+            return seqs
+
+    assert asyncio.run(main()) == list(range(1, 2001))
+
+
+def test_what_was_missed_is_replayed_first(node: Outlet, sealing: Sealing) -> None:
+    async def main() -> list[tuple[int, str]]:
+        for _ in range(300):
+            node.result(sealing.seal())
+        async with line_to(node, Start.OLDEST) as line:
+            got = []
+            while len(got) < 300:
+                result = await line.next(5)
+                assert result is not None
+                got.append((result.seq, str(result.delivery)))
+            await subscribed(node, line)
+            node.result(sealing.seal())
+            last = await line.next(5)
+            assert last is not None
+            return [*got, (last.seq, str(last.delivery))]
+
+    got = asyncio.run(main())
+    assert [seq for seq, _ in got] == list(range(1, 302))
+    assert got[-1][1] == "live"
+
+
+def test_time_outs_and_refusals(node: Outlet) -> None:
+    async def main() -> None:
+        async with line_to(node) as line:
+            assert await line.next(0.05) is None
+            with pytest.raises(CommandRefused) as caught:
+                await line.command("stop")
+            assert caught.value.code == "UNAVAILABLE"
+        async with AsyncLine("tcp://127.0.0.1:9", "tcp://127.0.0.1:9") as nobody:
+            with pytest.raises(NoAnswer):
+                await nobody.command("hello", timeout_s=0.1)
+            assert nobody.fault == "no heartbeat yet"
+
+    asyncio.run(main())

@@ -16,6 +16,7 @@ from edge_app.scheduler import (
     Observation,
     Policy,
     State,
+    admit,
     build_policy,
     decide,
     initial_state,
@@ -101,8 +102,9 @@ class Driver:
         return snapshot(self.now_us + round(seconds * 1e6), 40.0, 40.0, 35.0)
 
     def started(self, zones: ZoneSnapshot | None = None) -> Driver:
-        """After start-up: everything loaded and proven, dwell times over."""
+        """After start-up: everything loaded and proven, the first trigger seen, dwell times over."""
         for _ in range(4):
             self.step(zones if zones is not None else self.cool() if self.policy.limits else None)
+        self.state, _ = admit(self.state, self.now_us)
         self.step(self.cool(60.0) if self.policy.limits and zones is None else zones, after_s=60.0)
         return self

@@ -15,7 +15,7 @@ from edge_app.scheduler.words import Decision, Inputs, Observation
 from edge_app.verdict import PlanKind, PowerMode
 from edge_app.zones import ZoneGroup, ZoneSnapshot
 
-THINK_EVERY_US = 250_000
+THINK_EVERY_US = 1_000_000
 """Without news a decision is repeated as it stands for so long: timers (dwell, pauses) are no finer than this."""
 BATCH = 15
 """Of trigger intervals and of times outside the run; their medians count."""
@@ -157,20 +157,25 @@ def _next_rung(policy: Policy, state: State, allowed: Allowance, fit: Fit, now_u
     """The best rung if it may be taken now, else the present one; None if no plan is usable.
 
     Rungs that are in time and keep up come first; if there are none, those that keep up; if there are none either, all.
-    A plan that is out is left at once; otherwise the dwell times hold.
+    A plan that is out is left at once, and before the first trigger nothing has to dwell; otherwise dwell times hold.
     """
     usable = _usable(policy, state)
     present = state.held.rung
-    for admissible in (fit.in_time_and_keeps_up, fit.keeps_up, lambda _rung: True):
-        target = choose((rung for rung in policy.rungs if rung.plan in usable and admissible(rung)), allowed)
+    for most in (fit.rate_in_time, fit.sustained_rate, any_rate):
+        target = choose((r for r in policy.rungs if r.plan in usable and r.rate <= most(r.step)), allowed)
         if target is None:
             continue
-        if present is None or target is present or present.plan not in usable:
+        if present is None or target is present or present.plan not in usable or state.pace.last_us == 0:
             return target
-        must = not admissible(present) or allowed.overload(target.heat) < allowed.overload(present.heat)
+        must = present.rate > most(present.step) or allowed.overload(target.heat) < allowed.overload(present.heat)
         dwell = policy.dwell_down_us if must else policy.dwell_up_us
         return target if now_us - state.held.changed_us >= dwell else present
     return None
+
+
+def any_rate(_step: int) -> float:
+    """No limit: for a board where no plan is fast enough."""
+    return 1.0
 
 
 def _settled(state: State, rung: Rung | None, decision: Decision, inputs: Inputs) -> State:

@@ -8,7 +8,7 @@ from edge_app.qnn_errors import explain_qnn
 from edge_app.scheduler.faults import Health, Phase
 from edge_app.scheduler.fit import Fit
 from edge_app.scheduler.heat import Allowance, Cause, Levels
-from edge_app.scheduler.policy import GROUPS, NPU_PLANS, Policy, Rung
+from edge_app.scheduler.policy import GROUPS, LEAST_SHARE, NPU_PLANS, Policy, Rung
 from edge_app.scheduler.state import State
 from edge_app.scheduler.words import Alarm, Decision, Inputs
 from edge_app.verdict import Placement, PlanKind, SchedReason
@@ -91,10 +91,10 @@ def _held_back(picture: Picture) -> Why | None:
     home = picture.home
     if any(picture.drifted) and (picture.drifted[0] or home.plan is PlanKind.CPU):
         return SchedReason.DRIFT, "runs have become slower than their own baseline: throttling that no zone shows"
-    if not picture.fit.in_time(home):
+    if not picture.fit.is_in_time(home.step):
         expected, budget = picture.fit.expected_us(home.step), picture.fit.budget_us or 0
         return SchedReason.CONFIGURED, f"{home.plan} would take {expected / 1000:.1f} ms of {budget / 1000:.1f} ms"
-    if not picture.fit.keeps_up(home):
+    if picture.fit.sustained_rate(home.step) < home.rate:
         return (
             SchedReason.CONFIGURED,
             f"a trigger every {picture.fit.interval_us / 1000:.1f} ms is more than {home.plan} runs",
@@ -106,8 +106,8 @@ def _held_back(picture: Picture) -> Why | None:
     level = picture.levels[g]
     if level.cause is Cause.UNKNOWN:
         return SchedReason.SENSOR_LOST, f"{GROUPS[g]} counts as hot: {level.zone}"
-    word = SchedReason.HOT if level.level >= level.hot else SchedReason.WARM
-    return word, f"{GROUPS[g]} is {word.lower()}: zone {level.zone} at {level.level:.0%} between warm and trip"
+    word = SchedReason.HOT if level.hot else SchedReason.WARM
+    return word, f"{GROUPS[g]} is {word.lower()}: zone {level.zone} may take {level.share:.0%} of its heat"
 
 
 def _no_plan(picture: Picture) -> str:
@@ -153,7 +153,7 @@ def alarms(picture: Picture) -> tuple[Alarm, ...]:
                     "run `edge_app doctor`; see scheduler.zones in the pipeline",
                 )
             )
-        elif level.cause is Cause.MEASURED and level.level >= 1.0:
+        elif level.share <= LEAST_SHARE:
             found.append(
                 Alarm(
                     "OVERHEAT",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge_app.scheduler.drift import estimate_us
-from edge_app.scheduler.policy import Policy, Rung
+from edge_app.scheduler.policy import Policy
 from edge_app.scheduler.state import State
 
 ENTER_SHARE = 0.95
@@ -24,6 +24,8 @@ class Fit:
         self._present = None if held.rung is None else held.rung.step
         self._policy, self._state, self._now_us = policy, state, now_us
         self._expected_us: dict[int, int] = {}
+        self._sustained: dict[int, float] = {}
+        self._in_time: dict[int, float] = {}
 
     def expected_us(self, step: int) -> int:
         """How long a run on this step is expected to take; 0: not known, which is no reason to refuse it."""
@@ -33,19 +35,28 @@ class Fit:
             self._expected_us[step] = known
         return known
 
-    def in_time(self, rung: Rung) -> bool:
-        """Whether a frame on this rung makes its deadline."""
+    def is_in_time(self, step: int) -> bool:
+        """Whether a frame on this step makes its deadline."""
         if self.budget_us is None:
             return True
-        room = self.budget_us if rung.step == self._present else self.budget_us * ENTER_SHARE
-        return self.expected_us(rung.step) <= room
+        room = self.budget_us if step == self._present else self.budget_us * ENTER_SHARE
+        return self.expected_us(step) <= room
 
-    def keeps_up(self, rung: Rung) -> bool:
-        """Whether runs at this rung's rate end before the next ones come. Without a deadline the source waits."""
-        if self.budget_us is None or self.interval_us == 0:
-            return True
-        return self.expected_us(rung.step) * rung.rate <= self.interval_us * FULL_LOAD
+    def sustained_rate(self, step: int) -> float:
+        """The most of the triggers for which runs on this step end before the next ones come.
 
-    def in_time_and_keeps_up(self, rung: Rung) -> bool:
-        """Both."""
-        return self.in_time(rung) and self.keeps_up(rung)
+        Without a deadline the source waits, so every rate is sustained.
+        """
+        known = self._sustained.get(step)
+        if known is None:
+            expected = self.expected_us(step)
+            unlimited = self.budget_us is None or self.interval_us == 0 or expected == 0
+            known = self._sustained[step] = 1.0 if unlimited else self.interval_us * FULL_LOAD / expected
+        return known
+
+    def rate_in_time(self, step: int) -> float:
+        """The most of the triggers that this step can inspect in time; 0 if it takes too long for any."""
+        known = self._in_time.get(step)
+        if known is None:
+            known = self._in_time[step] = self.sustained_rate(step) if self.is_in_time(step) else 0.0
+        return known

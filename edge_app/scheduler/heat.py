@@ -1,9 +1,9 @@
 """How much heat each group of zones may take now, and which rung stays within it.
 
-Every group has an allowance that falls in a line from all of it (where the zone is warm) to nothing (at its trip
-point). The first rung, in the order of preference, that fits all three allowances is taken; if none fits, the one
-that exceeds them least. So a hotter zone can never lead to a rung with more heat in that zone: making a zone hotter
-only ever excludes rungs by their heat in that zone. tests/unit/test_scheduler_properties.py holds this.
+Every group has an allowance that falls from all of its peak heat (up to warm) over a part of it (hot) to nothing (at
+the trip point). The first rung, in the order of preference, that fits all three allowances is taken; if none fits, the
+one that exceeds them least. So a hotter zone can never lead to a rung with more heat in that zone: making a zone
+hotter only ever excludes rungs by their heat in that zone. tests/unit/test_scheduler_properties.py holds this.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from edge_app.scheduler.policy import GROUPS, Heat, Limits, Policy, Rung
+from edge_app.scheduler.policy import GROUPS, HOT_SHARE, Heat, Limits, Policy, Rung
 from edge_app.zones import ZoneReading, ZoneSnapshot, ZoneState
 
-FLOOR = 1e-3
-"""Least share of its peak that a group is allowed: keeps the order of rungs among those that all exceed it."""
 LEAST_PEAK_W = 1e-3
 """Of a group that no step heats."""
 ROUNDING = 1e-9
-NO_LIMIT = -1e9
 
 
 class Cause(IntEnum):
@@ -33,20 +30,20 @@ class Cause(IntEnum):
 
 
 class Level(NamedTuple):
-    """How hot a group of zones counts as: 0 where warm begins, 1 at the trip point."""
+    """How much of its peak heat a group of zones may take, and why."""
 
-    level: float
-    level_more: float
-    """The level for rungs that put more heat into the group than the present one: hysteresis."""
-    hot: float
-    """The level from which this group is called hot."""
+    share: float
+    share_more: float
+    """For rungs that put more heat into the group than the present one: hysteresis."""
     cause: Cause
+    hot: bool
+    """Whether the zone that set it is hot, not only warm."""
     zone: str
-    """Which zone set it, for people."""
+    """That zone and its temperature, for people."""
 
 
 Levels = tuple[Level, Level, Level]
-UNLIMITED = Level(NO_LIMIT, NO_LIMIT, 2 / 3, Cause.NONE, "")
+UNLIMITED = Level(1.0, 1.0, Cause.NONE, False, "")
 
 
 def levels(policy: Policy, snapshot: ZoneSnapshot | None, now_us: int, drifted: tuple[bool, bool, bool]) -> Levels:
@@ -69,7 +66,7 @@ def levels(policy: Policy, snapshot: ZoneSnapshot | None, now_us: int, drifted: 
         top = _hottest(found[g]) if found[g] else UNLIMITED
         if policy.watched[g] and not found[g]:
             top = _counts_as_hot(top, Cause.UNKNOWN, f"there is no {GROUPS[g]} zone")
-        if drifted[g] and top.level < top.hot:
+        if drifted[g] and top.share > HOT_SHARE:
             top = _counts_as_hot(top, Cause.DRIFT, "runs slower than its own baseline")
         result.append(top)
     return result[0], result[1], result[2]
@@ -77,28 +74,23 @@ def levels(policy: Policy, snapshot: ZoneSnapshot | None, now_us: int, drifted: 
 
 def zone_level(policy: Policy, limits: Limits, name: str, reading: ZoneReading | None, stale: bool) -> Level:
     """The level of one zone. One that can't be believed counts as hot; a rising one as hot as it will soon be."""
-    hot = limits.level(limits.hot_c)
-    margin = policy.config.hysteresis_k / (limits.trip_c - limits.warm_c)
     if reading is None or stale or reading.state is not ZoneState.OK or reading.temp_c is None:
         state = ZoneState.STALE if stale else ZoneState.ABSENT if reading is None else reading.state
-        return Level(hot, hot + margin, hot, Cause.UNKNOWN, f"{name} is {state}")
-    soon = reading.temp_c + max(reading.rate_c_per_s, 0.0) * policy.config.lookahead_s
-    level = limits.level(soon)
-    return Level(level, level + margin, hot, Cause.MEASURED, name)
+        soon, cause, text = limits.hot_c, Cause.UNKNOWN, f"{name} is {state}"
+    else:
+        soon = reading.temp_c + max(reading.rate_c_per_s, 0.0) * policy.config.lookahead_s
+        cause, text = Cause.MEASURED, name
+    more = limits.share(soon + policy.config.hysteresis_k)
+    return Level(limits.share(soon), more, cause, soon >= limits.hot_c, text)
 
 
 def _hottest(found: list[Level]) -> Level:
-    top = max(found)
-    return top._replace(level_more=max(level.level_more for level in found))
+    top = min(found)
+    return top._replace(share_more=min(level.share_more for level in found))
 
 
 def _counts_as_hot(level: Level, cause: Cause, zone: str) -> Level:
-    return Level(max(level.level, level.hot), max(level.level_more, level.hot), level.hot, cause, zone)
-
-
-def share(level: float) -> float:
-    """The part of its peak heat that a group may take at a level."""
-    return 1.0 if level <= 0.0 else max(1.0 - level, FLOOR)
+    return Level(min(level.share, HOT_SHARE), min(level.share_more, HOT_SHARE), cause, True, zone)
 
 
 class Allowance(NamedTuple):
@@ -123,8 +115,8 @@ class Allowance(NamedTuple):
 def allowance(policy: Policy, now: Levels, present: Heat) -> Allowance:
     """The allowances at these levels for one who is at `present`."""
     p0, p1, p2 = (max(peak, LEAST_PEAK_W) for peak in policy.peak)
-    same = (p0 * share(now[0].level), p1 * share(now[1].level), p2 * share(now[2].level))
-    more = (p0 * share(now[0].level_more), p1 * share(now[1].level_more), p2 * share(now[2].level_more))
+    same = (p0 * now[0].share, p1 * now[1].share, p2 * now[2].share)
+    more = (p0 * now[0].share_more, p1 * now[1].share_more, p2 * now[2].share_more)
     return Allowance(same, more, present)
 
 

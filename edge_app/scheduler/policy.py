@@ -14,8 +14,12 @@ from edge_app.zones import Zone, ZoneGroup
 
 GROUPS = (ZoneGroup.NSP, ZoneGroup.CPU, ZoneGroup.SKIN)
 NPU_PLANS = frozenset({PlanKind.HTP, PlanKind.HYBRID})
-WARM_BELOW_TRIP_K = 20.0
-HOT_BELOW_TRIP_K = 7.0
+WARM_BELOW_TRIP_K = 12.0
+HOT_BELOW_TRIP_K = 3.0
+HOT_SHARE = 0.4
+"""Of its peak heat, which a zone may take where it is hot; all of it up to warm, nothing at the trip point."""
+LEAST_SHARE = 1e-3
+"""Keeps the order of rungs where a zone may take none of them."""
 CRITICAL_MARGIN_K = 15.0
 """A zone that has only a critical trip point is taken to trip so far below it: there the kernel switches off."""
 SANE_TRIP_C = (30.0, 130.0)
@@ -58,9 +62,13 @@ class Limits:
     hot_c: float
     trip_c: float
 
-    def level(self, temp_c: float) -> float:
-        """0 where warm begins, 1 at the trip point, linear, not clipped."""
-        return (temp_c - self.warm_c) / (self.trip_c - self.warm_c)
+    def share(self, temp_c: float) -> float:
+        """The part of its peak heat that the zone may take: in lines from warm to hot to trip."""
+        if temp_c <= self.warm_c:
+            return 1.0
+        if temp_c <= self.hot_c:
+            return 1.0 - (1.0 - HOT_SHARE) * (temp_c - self.warm_c) / (self.hot_c - self.warm_c)
+        return max(HOT_SHARE * (self.trip_c - temp_c) / (self.trip_c - self.hot_c), LEAST_SHARE)
 
 
 @dataclass(frozen=True, slots=True)

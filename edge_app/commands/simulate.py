@@ -1,0 +1,51 @@
+"""Run the real scheduler against a thermal model of a board, beside the same board without a scheduler.
+
+A scenario is a shipped one (cold-start, hot-hall, fan-failure, sensor-loss, npu-loss, day) or a YAML file. The model
+and what it can't tell are described in edge_app/simulation/plant.py. Exit code 0: every trigger had its result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.errors import ExitCode
+from edge_app.simulation.loop import simulate
+from edge_app.simulation.plant import Constants, Plant
+from edge_app.simulation.report import as_json, plot, rows
+from edge_app.simulation.scenario import NAMES, load_scenario
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--scenario", metavar="NAME|FILE", required=True, help=f"{', '.join(NAMES)}, or a YAML file")
+    parser.add_argument("--without-scheduler", action="store_true", help="only the board without a scheduler")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw it: .png, .svg or .pdf (needs matplotlib)")
+    add_json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plays the scenario; CHECK_FAILED if a trigger was lost with the scheduler."""
+    scenario = load_scenario(args.scenario)
+    with people().status(f"{scenario.name}: {scenario.minutes:g} minutes"):
+        without = simulate(scenario, scheduled=False)
+        main = without if args.without_scheduler else simulate(scenario)
+    other = None if args.without_scheduler else without
+    if args.plot is not None:
+        plant = Plant(Constants(), scenario.air_at(0.0), random.Random(scenario.seed))
+        plot(args.plot, scenario, main, other, plant)
+        people().print(f"plot: {args.plot}")
+    if args.json:
+        document = {"scenario": scenario.name, "scheduler": not args.without_scheduler, **as_json(main)}
+        if other is not None:
+            document["without"] = as_json(other)
+        print_json(document)
+    else:
+        terms = f"{scenario.minutes:g} min, {scenario.fps:g}/s, deadline {scenario.deadline_ms:g} ms"
+        title = f"{scenario.name}: {scenario.title} ({terms})"
+        columns = ("without scheduler",) if other is None else ("with scheduler", "without")
+        print_table(title, ("", *columns), rows(main, other))
+    lost = not args.without_scheduler and main.lost > 0
+    return int(ExitCode.CHECK_FAILED if lost else ExitCode.OK)

@@ -13,6 +13,7 @@ from typing import Any
 import zmq
 from zmq.utils import z85
 
+from edge_app import clock
 from edge_app.config.results import Security
 from edge_app.errors import ConfigError
 from edge_app.keys import KeyFileError, KeyPair, is_key, read_secret
@@ -21,6 +22,7 @@ from edge_app.results.commands import Code, RefusedError, Role
 log = logging.getLogger(__name__)
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+LOG_EVERY_US = 1_000_000
 ZAP_DOMAIN = b"edge_app"
 EXAMPLE = '[[client]] with name = "plc-1", public = "<40 characters>", role = "viewer", "controller" or "engineer"'
 
@@ -107,6 +109,8 @@ class Gate:
     def __init__(self, clients: Mapping[str, Client], own_key: str) -> None:
         self._clients = dict(clients)
         self._own_key = own_key
+        self._untold = 0
+        self._told_us = -LOG_EVERY_US
         self.socket: zmq.Socket[bytes] | None = None
 
     def open(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
@@ -140,9 +144,18 @@ class Gate:
             if known and domain == ZAP_DOMAIN and public is not None:
                 answer = [version, request_id, b"200", b"OK", public.encode(), b""]
             else:
-                log.warning("refused a client from %s: unknown key", address.decode("ascii", "replace"))
+                self._tell(address)
                 answer = [version, request_id, b"400", b"unknown key", b"", b""]
             self.socket.send_multipart(answer)
+
+    def _tell(self, address: bytes) -> None:
+        """Once a second at most: whoever knocks must not fill the log."""
+        self._untold += 1
+        now_us = clock.monotonic_us()
+        if now_us - self._told_us >= LOG_EVERY_US:
+            where = ascii(address.decode("ascii", "replace"))
+            log.warning("refused %d clients with an unknown key, the last from %s", self._untold, where)
+            self._untold, self._told_us = 0, now_us
 
     def client(self, user_id: str | None) -> Client:
         """The client behind a frame's User-Id.

@@ -1,0 +1,77 @@
+"""The controller that ships, against a node process: every part gets its one decision, whatever either side does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import NodeProcess
+
+from edge_app.cli import main
+
+
+def simulate(node: NodeProcess, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["controller-sim", node.publish, "--commands", node.commands, "--json", *arguments]) == 0
+    summary: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert summary["parts"] == summary["accepted"] + summary["rejected"]
+    assert summary["undecided"] == 0
+    return summary
+
+
+def test_parts_are_triggered_and_decided_by_the_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    with NodeProcess() as node:
+        summary = simulate(node, capsys, "--rate", "50", "--seconds", "2", "--allow-simulated", "--wait-ms", "2000",
+                           "--budget-ms", "2000")  # fmt: skip
+        by_cause = summary["rejected_by_cause"]
+        assert 90 <= summary["parts"] <= 101
+        assert set(by_cause) <= {"FAIL", "UNKNOWN", "NOT_LIVE", "LATE"}
+        assert summary["accepted"] >= summary["parts"] * 0.5
+        assert abs(by_cause["FAIL"] - summary["parts"] / 5) <= 1
+        assert abs(by_cause["UNKNOWN"] - summary["parts"] / 5) <= 1
+        status = node.line().command("status")
+        assert status["counters"]["triggers"] == summary["parts"]
+
+
+def test_a_simulated_pass_moves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with NodeProcess() as node:
+        summary = simulate(node, capsys, "--rate", "20", "--seconds", "1")
+        assert summary["accepted"] == 0
+        assert summary["rejected_by_cause"]["SIMULATED"] >= 5
+
+
+def test_another_recipe_moves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with NodeProcess(arguments=["--not-simulated"]) as node:
+        summary = simulate(node, capsys, "--rate", "20", "--seconds", "1", "--recipe", "sha256:other")
+        assert summary["accepted"] == 0
+        assert summary["rejected_by_cause"]["WRONG_RECIPE"] >= 5
+
+
+def test_misbehaviour_harms_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with NodeProcess({"journal": {"path": tmp_path / "results.db"}}) as node:
+        summary = simulate(node, capsys, "--rate", "20", "--seconds", "4", "--allow-simulated", "--stall-s", "1.2",
+                           "--misbehave", "stall,reconnect,wrong-key,duplicate,garbage", "--wait-ms", "3000",
+                           "--every-s", "2")  # fmt: skip
+        counts = summary["counts"]
+        assert counts["duplicates_equal"] == summary["parts"]
+        assert "duplicates_unequal" not in counts
+        assert counts["stalls"] >= 1
+        assert counts["strangers_refused"] >= 1
+        assert "strangers_let_in" not in counts
+        assert counts["garbage_refused"] >= 20
+        assert counts.get("lost", 0) == 0
+        with node.line() as line:
+            status = line.command("status")
+        assert status["counters"]["triggers"] == summary["parts"]
+        assert status["mode"] == "RUNNING"
+        assert status["wire"]["commands_refused"] >= 20
+        assert node.stop() == 0
+
+
+def test_a_node_without_triggers_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    with NodeProcess(rate=50, arguments=["--no-trigger"]) as node:
+        summary = simulate(node, capsys, "--seconds", "2", "--rate", "10", "--allow-simulated", "--wait-ms", "2000")
+        assert summary["parts"] >= 50
+        assert summary["accepted"] >= summary["parts"] * 0.5

@@ -1,0 +1,151 @@
+"""Look at this machine as a node would: libraries, NPU, permissions, thermal zones; and what to do about each finding.
+
+Exit code 0: nothing is broken (notes and warnings may be there). 1: something is; see the lines marked `fail`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from edge_app.clock import monotonic_us
+from edge_app.commands.report import add_json_argument, print_json
+from edge_app.config.load import load_pipeline
+from edge_app.config.scheduler import Scheduler
+from edge_app.errors import EdgeAppError, ExitCode
+from edge_app.health import (
+    Finding,
+    Grade,
+    ZoneReport,
+    cooling_findings,
+    dsp_findings,
+    dsp_nodes,
+    installed_libraries,
+    library_findings,
+    machine_findings,
+    provider_findings,
+    transport_findings,
+    transport_library,
+    zone_findings,
+)
+from edge_app.qnn_errors import QNN_ERRORS, explain_qnn
+from edge_app.scheduler import build_policy, group_of
+from edge_app.thermal import SYSFS, ZoneReader, cooling_devices, find_zones
+from edge_app.verdict import PlanKind
+from edge_app.zones import ZoneGroup
+
+COLORS = {Grade.OK: "green", Grade.NOTE: "cyan", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--pipeline", metavar="FILE", type=Path, help="take zones and limits from its `scheduler:`")
+    parser.add_argument("--sysfs-root", metavar="DIR", type=Path, default=SYSFS, help="/sys, or a recorded tree")
+    parser.add_argument("--explain", metavar="TEXT", help="only tell what a QNN error (text or number) means")
+    add_json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Looks at everything; CHECK_FAILED if anything is broken."""
+    if args.explain is not None:
+        return explain_error(args.explain, args.json)
+    scheduler = Scheduler() if args.pipeline is None else load_pipeline(args.pipeline).scheduler
+    simulator, devices, error = ask_provider()
+    nodes = dsp_nodes()
+    on_npu = bool(nodes)
+    zones = zone_reports(args.sysfs_root, scheduler)
+    rules = {
+        ZoneGroup.NSP: scheduler.zones.nsp,
+        ZoneGroup.CPU: scheduler.zones.cpu,
+        ZoneGroup.SKIN: scheduler.zones.skin,
+    }
+    watched = on_npu or args.sysfs_root != SYSFS or scheduler.thermal == "always"
+    findings = [
+        *machine_findings(args.sysfs_root),
+        *library_findings(installed_libraries()),
+        *dsp_findings(args.sysfs_root, nodes, simulator),
+        *(transport_findings(transport_library()) if on_npu else ()),
+        *provider_findings(devices, error, on_npu, simulator),
+        *zone_findings(zones, {group: rule.required for group, rule in rules.items()}, watched),
+        *cooling_findings(cooling_devices(args.sysfs_root), on_npu),
+    ]
+    ok = not any(finding.grade is Grade.FAIL for finding in findings)
+    if args.json:
+        print_json(
+            {
+                "ok": ok,
+                "npu": on_npu,
+                "simulator": simulator,
+                "devices": devices or [],
+                "zones": [as_json(report) for report in zones],
+                "findings": [asdict(f) for f in findings],
+            }
+        )
+    else:
+        print_findings(findings)
+    return int(ExitCode.OK if ok else ExitCode.CHECK_FAILED)
+
+
+def ask_provider() -> tuple[bool, list[str] | None, str | None]:
+    """Whether this machine has the simulator, the names of onnxruntime-qnn's devices, and why they can't be had."""
+    try:
+        from edge_app.runtime import qnn
+
+        return qnn.is_simulator(), [device_name(d) for d in qnn.devices()], None
+    except (ImportError, EdgeAppError) as error:
+        return False, None, error.text() if isinstance(error, EdgeAppError) else str(error)
+
+
+def device_name(device: Any) -> str:
+    """A device as a person would name it: vendor and type of the hardware behind it."""
+    hardware = device.device
+    return f"{hardware.vendor or device.ep_vendor} {str(hardware.type).rpartition('.')[2]}".strip()
+
+
+def zone_reports(root: Path, scheduler: Scheduler) -> list[ZoneReport]:
+    """Every zone of the pipeline's groups with its reading and limits."""
+    files = find_zones(root, partial(group_of, scheduler))
+    policy = build_policy(scheduler, list(PlanKind), (), [file.zone for file in files])
+    snapshot = ZoneReader(files, scheduler.frozen_s).read(monotonic_us())
+    return [
+        ZoneReport(file.zone, reading, (limits := policy.limits[file.zone.name]).warm_c, limits.hot_c, limits.trip_c)
+        for file, reading in zip(files, snapshot.readings, strict=True)
+    ]
+
+
+def as_json(report: ZoneReport) -> dict[str, Any]:
+    """Stable keys of one zone."""
+    return {
+        "name": report.zone.name, "type": report.zone.type, "group": report.zone.group,
+        "state": report.reading.state, "temp_c": report.reading.temp_c, "note": report.reading.note,
+        "warm_c": report.warm_c, "hot_c": report.hot_c, "trip_c": report.trip_c,
+        "trips": [asdict(trip) for trip in report.zone.trips],
+    }  # fmt: skip
+
+
+def print_findings(findings: list[Finding]) -> None:
+    """One line a finding, and what to do below it."""
+    console = Console(highlight=False)
+    for finding in findings:
+        mark = f"[{COLORS[finding.grade]}]{finding.grade:<5}[/]"
+        console.print(f"{mark} {finding.check:<10} {finding.text}", soft_wrap=True)
+        if finding.remedy is not None:
+            console.print(f"      {'':<10} -> {finding.remedy}", soft_wrap=True, style="dim")
+
+
+def explain_error(text: str, json: bool) -> int:
+    """Tells what an error means; CHECK_FAILED if it is not known."""
+    known = explain_qnn(f"error code: {text}" if text.strip().isdigit() else text)
+    if json:
+        print_json({"known": known is not None, **(asdict(known) if known is not None else {})})
+    elif known is None:
+        Console(highlight=False).print(f"not known; known are {', '.join(e.name for e in QNN_ERRORS)}")
+    else:
+        number = "" if known.code is None else f" ({known.code})"
+        Console(highlight=False).print(f"{known.name}{number}: {known.meaning}\n  do: {known.remedy}")
+    return int(ExitCode.OK if known is not None else ExitCode.CHECK_FAILED)

@@ -1,0 +1,249 @@
+"""Exports, verifies or counts the journal of results. A node may go on writing meanwhile.
+
+  edge_app journal stats var/results.db                          runs, results, verdicts
+  edge_app journal verify pipelines/defect.yaml                  every result: present, whole, consistent
+  edge_app journal export var/results.db --format csv --out results.csv
+  edge_app journal export var/results.db --epoch 3f9a... --format jsonl | grep FAIL
+
+FILE is a journal, or a pipeline that names one (results.journal.path).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import importlib
+import json
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.config.load import load_pipeline
+from edge_app.errors import ConfigError, ExitCode
+from edge_app.results import journal_file as jf
+from edge_app.results.journal_check import Problem, check_run, wrong_with
+
+COLUMNS = (
+    "node", "epoch", "seq", "trigger_id", "part_id", "frame_id", "verdict", "reason", "detail", "t_capture_us",
+    "t_done_us", "deadline_us", "latency_us", "recipe", "recipe_rev", "model", "plan", "power_mode", "label",
+    "detections", "worst_label", "worst_score", "simulated", "degraded", "software",
+)  # fmt: skip
+"""Of CSV and Parquet: one row a result. JSON Lines has the messages whole."""
+FORMATS = ("csv", "jsonl", "parquet")
+BATCH_ROWS = 10_000
+MAX_PROBLEMS = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of `edge_app journal`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="export|verify|stats")
+    export = actions.add_parser("export", help="results as CSV, JSON Lines or Parquet")
+    export.add_argument("--format", choices=FORMATS, help="default: by the ending of --out, else jsonl")
+    export.add_argument("--out", metavar="FILE", type=Path, help="default: stdout (not for parquet)")
+    verify = actions.add_parser("verify", help="check every result; exit code 1 if any is missing or damaged")
+    stats = actions.add_parser("stats", help="runs, results, verdicts and reasons")
+    for action in (export, verify, stats):
+        action.add_argument("file", metavar="FILE", type=Path, help="a journal, or a pipeline that names one")
+        action.add_argument("--epoch", metavar="E", help="only this run")
+    for action in (verify, stats):
+        add_json_argument(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """One of the three."""
+    actions: dict[str, Callable[[argparse.Namespace, sqlite3.Connection, list[jf.Run]], ExitCode]] = {
+        "export": export,
+        "verify": verify,
+        "stats": stats,
+    }
+    with contextlib.closing(jf.open_for_reading(journal_of(args.file))) as connection:
+        runs = jf.read_runs(connection)
+        if args.epoch is not None:
+            runs = [r for r in runs if r.epoch == args.epoch]
+            if not runs:
+                raise ConfigError("no run of that name", where=str(args.file), got=ascii(args.epoch),
+                                  remedy="see `edge_app journal stats`")
+        return int(actions[args.action](args, connection, runs))
+
+
+def journal_of(file: Path) -> Path:
+    """The journal itself, or the one that a pipeline names."""
+    if file.suffix not in (".yaml", ".yml"):
+        return file
+    path = load_pipeline(file).results.journal.path
+    if path is None:
+        raise ConfigError("this pipeline keeps no journal", where=f"{file}: results.journal.path", wanted="a file")
+    return path
+
+
+# -- export -----------------------------------------------------------------------------------------------------------
+
+
+def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[jf.Run]) -> ExitCode:
+    """`edge_app journal export`."""
+    kind = args.format or (args.out.suffix.removeprefix(".") if args.out is not None else "jsonl")
+    if kind not in FORMATS:
+        raise ConfigError("can't tell the format", where=f"--out {args.out}", wanted="--format csv, jsonl or parquet")
+    results = Readable(connection, runs)
+    if kind == "parquet":
+        write_parquet(args.out, results)
+    else:
+        writer = write_csv if kind == "csv" else write_jsonl
+        with opened(args.out) as stream:
+            writer(stream, results)
+    people().print(f"{results.count} results of {len(runs)} runs; {len(results.damaged)} damaged ones left out")
+    for place in results.damaged[:MAX_PROBLEMS]:
+        people().print(f"  damaged: {place}")
+    return ExitCode.CHECK_FAILED if results.damaged else ExitCode.OK
+
+
+class Readable:
+    """Bodies and messages of all results that can be read; the others are noted in `damaged`."""
+
+    def __init__(self, connection: sqlite3.Connection, runs: list[jf.Run]) -> None:
+        self._connection, self._runs = connection, runs
+        self.count = 0
+        self.damaged: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        for each in self._runs:
+            for row, crc in jf.read_all(self._connection, each.number):
+                if next(wrong_with(each, row, crc), None) is not None:
+                    self.damaged.append(f"{each.epoch} seq {row.seq}")
+                    continue
+                self.count += 1
+                yield row.body, json.loads(row.body)
+
+
+@contextlib.contextmanager
+def opened(file: Path | None) -> Iterator[TextIO]:
+    """The file for writing, or stdout."""
+    if file is None:
+        yield sys.stdout
+        return
+    try:
+        stream = file.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise ConfigError("can't write there", where=f"--out {file}", got=error.strerror) from error
+    with stream:
+        yield stream
+
+
+def write_jsonl(stream: TextIO, results: Readable) -> None:
+    """The messages as they were published, one a line."""
+    for body, _ in results:
+        stream.write(body.decode("ascii") + "\n")
+
+
+def write_csv(stream: TextIO, results: Readable) -> None:
+    """COLUMNS, one row a result."""
+    writer = csv.DictWriter(stream, COLUMNS)
+    writer.writeheader()
+    for _, message in results:
+        writer.writerow({name: spreadsheet_safe(value) for name, value in flat(message).items()})
+
+
+def spreadsheet_safe(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula is quoted: part ids come from outside."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def write_parquet(file: Path | None, results: Readable) -> None:
+    """COLUMNS as Parquet, by pyarrow.
+
+    Raises:
+        ConfigError: pyarrow is not installed, or there is no --out.
+    """
+    try:
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError("Parquet needs pyarrow", where="--format parquet", remedy="pip install pyarrow") from error
+    if file is None:
+        raise ConfigError("Parquet needs a file", where="--format parquet", wanted="--out FILE")
+    text, number = pa.string(), pa.int64()
+    special = {"worst_score": pa.float64(), "simulated": pa.bool_()}
+    numbers = {name for name in COLUMNS if name.endswith(("_us", "_id")) or name in ("seq", "detections")} - {"part_id"}
+    schema = pa.schema([(name, special.get(name, number if name in numbers else text)) for name in COLUMNS])
+    rows = (flat(message) for _, message in results)
+    with pq.ParquetWriter(file, schema) as writer:
+        while batch := list(islice(rows, BATCH_ROWS)):
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+
+
+def flat(message: dict[str, Any]) -> dict[str, Any]:
+    """One result as a row of COLUMNS; `worst` is the detection with the highest score."""
+    found = message.get("detections") or []
+    worst = max(found, key=lambda d: d["score"] or 0, default=None)
+    row: dict[str, Any] = {name: message.get(name) for name in COLUMNS}
+    row.update(
+        latency_us=message["t_done_us"] - message["t_capture_us"],
+        recipe=message["recipe"]["name"],
+        recipe_rev=message["recipe"]["rev"],
+        model=message["model"]["name"],
+        plan=message["sched"]["plan"],
+        power_mode=message["sched"]["power_mode"],
+        detections=len(found),
+        worst_label=None if worst is None else worst["label"],
+        worst_score=None if worst is None else worst["score"],
+        degraded=" ".join(message["degraded"]),
+    )
+    return row
+
+
+# -- verify and stats -------------------------------------------------------------------------------------------------
+
+
+def verify(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[jf.Run]) -> ExitCode:
+    """`edge_app journal verify`: exit code 1 if anything is wrong."""
+    (whole,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    problems = [] if whole == "ok" else [Problem("", 0, f"the file: {whole}")]
+    results = 0
+    for each in runs:
+        count, found = check_run(connection, each)
+        results += count
+        problems += found
+    if args.json:
+        listed = [{"epoch": p.epoch, "seq": p.seq, "problem": p.what} for p in problems[:MAX_PROBLEMS]]
+        counts = {"runs": len(runs), "results": results, "found": len(problems)}
+        print_json({"ok": not problems, **counts, "problems": listed})
+    else:
+        for problem in problems[:MAX_PROBLEMS]:
+            print(f"{problem.epoch} seq {problem.seq}: {problem.what}")
+        print(f"{results} results of {len(runs)} runs: {len(problems) or 'no'} problems")
+    return ExitCode.CHECK_FAILED if problems else ExitCode.OK
+
+
+def stats(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[jf.Run]) -> ExitCode:
+    """`edge_app journal stats`."""
+    told = [run_stats(connection, each) for each in runs]
+    if args.json:
+        print_json({"bytes": jf.size_bytes(connection), "runs": told})
+        return ExitCode.OK
+    columns = ("epoch", "node", "ended", "oldest_seq", "last_seq", "PASS", "FAIL", "UNKNOWN")
+    rows = [[*(t[name] for name in columns[:5]), *(t["verdicts"].get(v, 0) for v in columns[5:])] for t in told]
+    print_table(f"journal, {jf.size_bytes(connection)} bytes", columns, rows)
+    reasons: Counter[str] = sum((Counter(t["reasons"]) for t in told), Counter())
+    print_table("reasons", ("reason", "results"), reasons.most_common())
+    return ExitCode.OK
+
+
+def run_stats(connection: sqlite3.Connection, run: jf.Run) -> dict[str, Any]:
+    """One run in numbers."""
+    span = (jf.result_id(run.number, 0), jf.result_id(run.number, jf.SEQ_MASK))
+    rows = connection.execute(
+        "SELECT verdict, reason, count(*) FROM result WHERE id BETWEEN ? AND ? GROUP BY verdict, reason", span
+    ).fetchall()
+    verdicts: Counter[str] = Counter()
+    for verdict, _, count in rows:
+        verdicts[verdict] += count
+    return {
+        "epoch": run.epoch, "node": run.node, "software": run.software, "started_us": run.started_us,
+        "ended": "cleanly" if run.ended_us is not None else "cut off, or running", "oldest_seq": run.oldest_seq,
+        "last_seq": run.last_seq, "verdicts": dict(verdicts), "reasons": {reason: count for _, reason, count in rows},
+    }  # fmt: skip

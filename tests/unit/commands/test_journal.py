@@ -1,0 +1,137 @@
+"""`edge_app journal`: what comes out is what was written, and what is damaged is named."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire_samples import identity, sealed
+
+from edge_app.cli import main
+from edge_app.config.results import Journal as Section
+from edge_app.results.journal import Journal
+from edge_app.results.record import Record
+from edge_app.verdict import Reason
+
+REASONS = (Reason.OK, Reason.DEFECT, Reason.LATE)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Two runs, of 30 and of 12 results."""
+    made = tmp_path / "results.db"
+    for count in (30, 12):
+        who = identity()
+        journal = Journal(Section(path=made), who, lambda *_: None, lambda: None)
+        journal.start()
+        for seq in range(1, count + 1):
+            part = "=cmd|'/c calc'!A1" if seq == 1 else f"Teil-{seq} ü"
+            journal.put(Record(sealed(seq, REASONS[seq % 3], part_id=part), who, part, (), None))
+        journal.close(5)
+    return made
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    capsys.readouterr()
+    code = main(["journal", *map(str, arguments)])
+    return code, capsys.readouterr().out
+
+
+def stats(capsys: pytest.CaptureFixture[str], file: Path) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = json.loads(run(capsys, "stats", file, "--json")[1])["runs"]
+    return runs
+
+
+def test_stats_counts_runs_and_reasons(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = stats(capsys, file)
+    assert (first["last_seq"], second["last_seq"], first["ended"]) == (30, 12, "cleanly")
+    assert first["verdicts"] == {"PASS": 10, "FAIL": 10, "UNKNOWN": 10}
+    assert second["reasons"] == {"OK": 4, "DEFECT": 4, "LATE": 4}
+    assert run(capsys, "stats", file)[0] == 0
+
+
+def test_json_lines_are_the_messages(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run(capsys, "export", file)
+    messages = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [m["seq"] for m in messages] == [*range(1, 31), *range(1, 13)]
+    assert messages[1]["part_id"] == "Teil-2 ü"
+
+
+def test_one_run_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    epoch = stats(capsys, file)[1]["epoch"]
+    _, out = run(capsys, "export", file, "--epoch", epoch)
+    assert {json.loads(line)["epoch"] for line in out.splitlines()} == {epoch}
+    assert run(capsys, "export", file, "--epoch", "nobody")[0] == 2
+
+
+def test_csv_has_a_row_each_and_no_formulas(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = file.with_suffix(".csv")
+    assert run(capsys, "export", file, "--out", target)[0] == 0
+    rows = list(csv.DictReader(target.open(encoding="utf-8")))
+    assert len(rows) == 42
+    assert rows[0]["part_id"].startswith("'=cmd")
+    assert (rows[0]["verdict"], rows[0]["worst_label"], rows[0]["worst_score"], rows[0]["detections"]) == (
+        "FAIL", "short", "0.93", "1",
+    )
+    assert rows[1]["latency_us"] == "9000"
+
+
+def test_parquet_keeps_types(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    target = file.with_suffix(".parquet")
+    assert run(capsys, "export", file, "--out", target)[0] == 0
+    rows = parquet.read_table(target).to_pylist()
+    assert len(rows) == 42
+    assert (rows[0]["seq"], rows[0]["simulated"], rows[0]["worst_score"]) == (1, True, 0.93)
+    assert rows[1]["worst_label"] is None
+
+
+def test_verify_says_all_is_well(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run(capsys, "verify", file, "--json")
+    assert (code, json.loads(out)) == (0, {"ok": True, "runs": 2, "results": 42, "found": 0, "problems": []})
+
+
+@pytest.mark.parametrize(
+    ("damage", "seq", "told"),
+    [
+        ("DELETE FROM result", 7, "missing, up to 7"),
+        ("UPDATE result SET body = CAST(replace(body, 'FAIL', 'PASS') AS BLOB)", 4, "checksum"),
+        ("UPDATE result SET verdict = 'PASS'", 4, "verdict is 'FAIL', the journal says 'PASS'"),
+        ("UPDATE result SET body = x'00', crc = 3523407757", 4, "not a result"),
+    ],
+)
+def test_verify_names_what_is_wrong(
+    file: Path, capsys: pytest.CaptureFixture[str], damage: str, seq: int, told: str
+) -> None:
+    with sqlite3.connect(file) as connection:
+        assert connection.execute(f"{damage} WHERE id & 1099511627775 = ?", (seq,)).rowcount == 2
+    code, out = run(capsys, "verify", file, "--json")
+    report = json.loads(out)
+    assert (code, report["ok"], report["found"]) == (1, False, 2)
+    assert {p["seq"] for p in report["problems"]} == {seq}
+    assert all(told in p["problem"] for p in report["problems"])
+
+
+def test_export_leaves_damaged_results_out_and_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE result SET body = 'text' WHERE id & 1099511627775 = 5")
+    capsys.readouterr()
+    code = main(["journal", "export", str(file)])
+    printed = capsys.readouterr()
+    assert (code, len(printed.out.splitlines())) == (1, 40)
+    assert "2 damaged ones left out" in printed.err
+
+
+@pytest.mark.parametrize("content", [None, b"no journal", b""])
+def test_what_is_no_journal_is_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    file = tmp_path / "x.db"
+    if content is not None:
+        file.write_bytes(content)
+    assert run(capsys, "stats", file)[0] == 2

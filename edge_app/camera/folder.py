@@ -146,7 +146,8 @@ def _listed(listing: Path) -> list[Path]:
         lines = listing.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise CameraError("the list of pictures is no text in UTF-8", where=str(listing), got=str(error)) from error
-    return [listing.parent / line.strip() for line in lines if line.strip()]
+    names = [line.partition("#")[0].strip() for line in lines]
+    return [listing.parent / name for name in names if name]
 
 
 def _ordered(files: list[Path], section: FolderCamera) -> list[Path]:

@@ -43,7 +43,7 @@ class FolderCamera(CameraSection):
     path: YamlPath = Field(
         title="Folder",
         description="Folder with the pictures, one picture, or a .txt list with a picture's path a line (relative to"
-        " the list).",
+        " the list; # begins a comment).",
     )
     pattern: str = Field(
         "*", title="Pattern", description="Glob on file names; what is no picture by its ending is passed over."

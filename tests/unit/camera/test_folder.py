@@ -79,7 +79,7 @@ def test_pattern_single_picture_and_list(tmp_path: Path) -> None:
     folder_of(tmp_path, "x_1.png", "y_1.png", "x_2.png")
     assert names(camera(tmp_path, pattern="x_*")) == ["x_1.png", "x_2.png"]
     assert names(camera(tmp_path / "y_1.png")) == ["y_1.png"]
-    (tmp_path / "some.txt").write_text("y_1.png\n\nx_2.png\nx_1.png\n")
+    (tmp_path / "some.txt").write_text("y_1.png\n\n# two more\nx_2.png\nx_1.png  # the last\n")
     assert names(camera(tmp_path / "some.txt")) == ["x_1.png", "x_2.png", "y_1.png"]
     assert names(camera(tmp_path / "some.txt", order="listed")) == ["y_1.png", "x_2.png", "x_1.png"]
 

@@ -20,6 +20,7 @@ from edge_app.judge import judge
 from edge_app.line import Inspection, Line
 from edge_app.model import ModelCard, resolve
 from edge_app.placed import Placed, place_model
+from edge_app.remote import handlers
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
 from edge_app.scheduler import Alarm, Decision
 from edge_app.summary import Summary, summarise
@@ -40,7 +41,11 @@ class App:
         self._started_us = monotonic_us()
         self._alarms: dict[str, Alarm] = {}
         identity = identify(pipeline, name, card, placed.soc, simulated=self.simulated)
-        self.outlet = Outlet(pipeline.results, identity, status=lambda: status_of(self.line))
+        mechanic = placed.mechanic
+        self_test = mechanic.self_test if mechanic is not None and placed.has_canary else None
+        self.outlet = Outlet(
+            pipeline.results, identity, lambda: status_of(self.line), handlers(lambda: self.line, self_test)
+        )
         recipe = placed.recipe
         self.line = Line(
             camera,
@@ -70,6 +75,10 @@ class App:
     def stop(self) -> None:
         """Asks for the end; returns at once. For signal handlers."""
         self.line.stop()
+
+    def reload(self) -> None:
+        """Reads the list of clients again (SIGHUP)."""
+        self.outlet.reload()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits for the end of the source, a stop or an error; True if it has come."""

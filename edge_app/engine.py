@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ class Engine:
         self._tensor = tensor_of(image)
         self._fit = Fit(mode=image.fit, method=image.method, pad_value=image.pad_value, region=region_px)
         self._plans: dict[Source, Plan] = {}
+        self._plans_lock = threading.Lock()  # line, canary and self-test may come from different threads
 
     @property
     def plan(self) -> PlanKind:
@@ -97,11 +99,12 @@ class Engine:
 
     def _plan_for(self, frame: Frame) -> Plan:
         source = source_of(frame)
-        plan = self._plans.get(source)
-        if plan is None:
-            if len(self._plans) >= KEPT_PLANS:
-                self._plans.pop(next(iter(self._plans)))
-            plan = self._plans[source] = Plan(source, self._tensor, self._fit)
+        with self._plans_lock:
+            plan = self._plans.get(source)
+            if plan is None:
+                if len(self._plans) >= KEPT_PLANS:
+                    self._plans.pop(next(iter(self._plans)))
+                plan = self._plans[source] = Plan(source, self._tensor, self._fit)
         return plan
 
 

@@ -212,7 +212,7 @@ class Line:
                 refusal = Judgement(Reason.OVERRUN, f"all {self._limits.slots} slots are in use")
         if refusal is not None or slot is None:
             self.sealer.seal(ticket, refusal or Judgement(Reason.OVERRUN))
-            self._camera.recycle(frame)
+            self._let_go(frame)
             return slot
         self._timer.watch(ticket)
         slot.frame, slot.ticket = frame, ticket
@@ -343,7 +343,7 @@ class Line:
     def _release(self, slot: Slot) -> None:
         _, frame = _held(slot)
         slot.frame = slot.ticket = None
-        self._camera.recycle(frame)
+        self._let_go(frame)
         if not slot.retired:
             self._free.put(slot)
             return
@@ -355,6 +355,11 @@ class Line:
                     remedy="restart; the service does so on the cpu plan",
                 )
             )
+
+    def _let_go(self, frame: Frame) -> None:
+        """The pixels go to the evidence, if it wants them, or back to the camera."""
+        if not self._outlet.evidence(frame, self._camera.recycle):
+            self._camera.recycle(frame)
 
     def _set_alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
         """Tells an alarm when it comes and when it goes, not in between."""

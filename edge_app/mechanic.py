@@ -53,6 +53,10 @@ class Mechanic:
             for action in actions:
                 self._carry_out(action)
 
+    def self_test(self) -> str | None:
+        """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError."""
+        return self._prove(self.engines[self._governor.last.plan])
+
     def start(self) -> None:
         """From here on actions are carried out on the mechanic's own thread."""
         self._thread.start()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from edge_app.canary import load_canary
+from edge_app.canary import Canary, load_canary
 from edge_app.config.pipeline import Pipeline
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
@@ -33,6 +33,7 @@ class Placed:
     placer: Placer
     mechanic: Mechanic | None
     sampler: Sampler | None
+    has_canary: bool
     soc: str | None
     simulated: bool
     alarms: tuple[StartAlarm, ...] = ()
@@ -74,15 +75,25 @@ def place_model(pipeline: Pipeline, card: ModelCard) -> Placed:
     if PlanKind.NULL in options.openers:
         engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
         return Placed(
-            recipe, engines, FixedPlacer(PlanKind.NULL), None, None, None, options.simulated, alarms, degraded
+            recipe, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
     sampler = watch_zones(pipeline, options)
-    mechanic, governor = _with_scheduler(pipeline, card, options, sampler)
+    canary = load_canary(card)
+    mechanic, governor = _with_scheduler(pipeline, options, sampler, canary)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
     log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
     return Placed(
-        recipe, mechanic.engines, governor, mechanic, sampler, options.soc, options.simulated, alarms, degraded
+        recipe,
+        mechanic.engines,
+        governor,
+        mechanic,
+        sampler,
+        canary is not None,
+        options.soc,
+        options.simulated,
+        alarms,
+        degraded,
     )
 
 
@@ -100,9 +111,8 @@ def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:
 
 
 def _with_scheduler(
-    pipeline: Pipeline, card: ModelCard, options: Options, sampler: Sampler | None
+    pipeline: Pipeline, options: Options, sampler: Sampler | None, canary: Canary | None
 ) -> tuple[Mechanic, Governor]:
-    canary = load_canary(card)
     policy = build_policy(
         pipeline.scheduler,
         tuple(options.openers),

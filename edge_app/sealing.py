@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
-from edge_app.frame import TrueDefect
+from edge_app.frame import Frame, TrueDefect
 from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason, Sealed, Verdict
 
 LATENCIES_KEPT = 4096
@@ -27,6 +27,12 @@ class Outlet(Protocol):
 
     def alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
         """An alarm was raised or cleared."""
+
+    def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
+        """Offers a frame after its seal. True: its pixels are held until `give_back(frame)`."""
+
+    def note(self, seq: int, text: str) -> None:
+        """Keeps a remark on a sealed result; it is never published."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +52,8 @@ class Ticket:
     tried: tuple[PlanKind, ...] = ()
     """Plans on which this frame failed."""
     sealed: bool = False
+    seq: int = 0
+    """Of its result, once sealed."""
 
     def time_left_us(self) -> int | None:
         """Microseconds to the deadline, negative when it is past; None without one."""
@@ -102,7 +110,11 @@ class Sealer:
         degraded = tuple(sorted(self._degraded() | ticket.degraded))
         with self._lock:
             if ticket.sealed:
-                self._late_notes += 1
+                if ticket.seq:
+                    self._late_notes += 1
+                    self._outlet.note(
+                        ticket.seq, f"a verdict came after the seal: {judgement.reason} {judgement.detail}"
+                    )
                 return False
             ticket.sealed = True
             now = monotonic_us()
@@ -113,6 +125,7 @@ class Sealer:
             ):
                 judgement = replace(judgement, reason=Reason.LATE, detail=f"{judgement.reason} came too late")
             self._seq += 1
+            ticket.seq = self._seq
             self._count(ticket, judgement)
             self._latencies_us.append(now - ticket.t_capture_mono_us)
             self._outlet.result(self._sealed(ticket, judgement, degraded, now, label))

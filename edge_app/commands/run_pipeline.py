@@ -50,7 +50,7 @@ def start_logging(level: str) -> None:
 
 
 def stop_on_signals(app: App) -> None:
-    """Ctrl-C and SIGTERM end the line cleanly."""
+    """Ctrl-C and SIGTERM end the line cleanly; SIGHUP reads the list of clients again."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         log.info("%s: stopping", signal.Signals(number).name)
@@ -58,6 +58,7 @@ def stop_on_signals(app: App) -> None:
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGHUP, lambda _number, _frame: app.reload())
 
 
 def follow(app: App) -> None:

@@ -1,12 +1,14 @@
 """What leaves the node: sockets, commands, keys, journal, evidence. `Outlet` is the face of it all."""
 
-from edge_app.results.commands import Code, RefusedError, Reply, Request, Role
+from edge_app.results.commands import Code, Deferred, Handler, RefusedError, Reply, Request, Role
 from edge_app.results.identity import ClockInfo, ModelIdentity, NodeIdentity, NodeStatus, Recipe, new_epoch
 from edge_app.results.outlet import Outlet
 
 __all__ = [
     "ClockInfo",
     "Code",
+    "Deferred",
+    "Handler",
     "ModelIdentity",
     "NodeIdentity",
     "NodeStatus",

@@ -30,7 +30,8 @@ from edge_app.model import resolve
 from edge_app.runtime.base import Binding, Session
 from edge_app.runtime.cpu import open_cpu
 from edge_app.scheduler import Event, EventKind, build_policy
-from edge_app.verdict import Mode, Placement, PlanKind, PowerMode, Reason, Sealed
+from edge_app.sealing import Ticket
+from edge_app.verdict import Judgement, Mode, Placement, PlanKind, PowerMode, Reason, Sealed
 
 GOOD = toys.detector_picture([])
 BAD = toys.detector_picture([(2, 2)])
@@ -44,6 +45,7 @@ class Kept:
     results: list[Sealed] = field(default_factory=list)
     states: list[tuple[Mode, Mode, str]] = field(default_factory=list)
     alarms: list[tuple[str, bool]] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
 
     def result(self, sealed: Sealed) -> None:
         self.results.append(sealed)
@@ -53,6 +55,12 @@ class Kept:
 
     def alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
         self.alarms.append((name, active))
+
+    def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
+        return False
+
+    def note(self, seq: int, text: str) -> None:
+        self.notes.append((seq, text))
 
     @property
     def reasons(self) -> list[Reason]:
@@ -219,6 +227,15 @@ def test_a_late_verdict_is_late_and_never_pass(bench: Bench) -> None:
     late = kept.results[0]
     assert late.deadline_us is not None
     assert 0 <= late.t_done_us - late.deadline_us < 100_000, "sealed by the timer, not when the run returned"
+
+
+def test_a_verdict_that_comes_after_the_seal_is_kept_as_a_note(bench: Bench) -> None:
+    line, kept = bench.line(iter([]))
+    ticket = Ticket(1, 1, None, 0, 0, None, line.placement)
+    assert line.sealer.seal(line.sealer.admit(ticket), Judgement(Reason.LATE))
+    assert not line.sealer.seal(ticket, Judgement(Reason.OK))
+    assert kept.reasons == [Reason.LATE]
+    assert kept.notes == [(1, "a verdict came after the seal: OK ")]
 
 
 def failing(runs: set[int]) -> Callable[[int, Binding], None]:

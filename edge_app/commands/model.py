@@ -12,6 +12,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs one verb; needs the extra [toolchain]."""
-    try:
-        import onnx  # noqa: F401
-    except ImportError as error:
+    if importlib.util.find_spec("onnx") is None:
         raise ConfigError(
             "the model toolchain is not installed",
             wanted="the package onnx",
             remedy="pip install 'edge_app[toolchain]'",
-        ) from error
+        )
     from edge_app.commands import model_make, model_show, model_verify
 
     verbs: dict[str, Any] = {
@@ -87,7 +86,11 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", dest="list_file", type=Path, metavar="F", help="which pictures of DIR: a path a line")
     parser.add_argument("--count", type=positive, metavar="N", help="draw N pictures of DIR by --seed")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--activations", choices=["a8", "a16", "mixed"], default="a8", help="default: a8")
+    parser.add_argument(
+        "--activations",
+        choices=["a8", "a16", "mixed"],
+        help="default: a16 for detectors whose head stays in the graph, else a8",
+    )
     parser.add_argument("--raise", dest="raised", default="", metavar="L,L", help="mixed: layers at 16 bits, by name")
     parser.add_argument("--style", default="", metavar="P=V,..", help="activations= and weights= (a)symmetric")
     parser.add_argument("--method", choices=["minmax", "percentile", "entropy"], default="minmax")
@@ -95,7 +98,9 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="labelled pictures (YOLO) to measure the loss on")
     parser.add_argument("--split", default="val", metavar="KEY", help="of --data (default: val)")
     parser.add_argument("--limit", type=positive, default=40, metavar="N", help="pictures for the loss (default: 40)")
-    parser.add_argument("--rescue", action="store_true", help="equalise and correct biases, if it helps")
+    parser.add_argument(
+        "--rescue", action="store_true", help="equalise and correct biases, if it helps (done anyway below cosine 0.99)"
+    )
     parser.add_argument("--no-cut", action="store_true", help="leave the YOLO head in the graph")
     parser.add_argument("--recipes", type=Path, default=Path("calibration"), metavar="DIR", help="default: calibration")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the error by layer")

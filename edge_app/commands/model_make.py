@@ -17,7 +17,7 @@ from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
 from edge_app.toolchain import calibration, compile, htp, import_, measure, opsupport, plots, quantize_model
 from edge_app.toolchain.dataset import read_dataset
-from edge_app.toolchain.quantize import Recipe, Style
+from edge_app.toolchain.quantize import Activations, Recipe, Style
 from edge_app.toolchain.socs import SHIPPED, Soc, socs_named
 from edge_app.verdict import PlanKind
 
@@ -103,7 +103,7 @@ def run_quantize(args: argparse.Namespace) -> int:
             got="neither",
         )
     options = quantize_model.Options(
-        recipe=Recipe(args.activations, Style.parse(args.style), raised), method=args.method,
+        recipe=Recipe(args.activations or _default_activations(manifest, args), Style.parse(args.style), raised), method=args.method,
         recipe_folder=args.recipes / manifest.name, recipe_text=_recipe_text(args, files),
         target_loss=None if args.target_loss is None else quantize_model.parse_loss(args.target_loss),
         rescue=args.rescue, cut=not args.no_cut,
@@ -113,7 +113,7 @@ def run_quantize(args: argparse.Namespace) -> int:
     if args.plot is not None:
         plots.error_by_layer(report.errors, args.plot)
     document = {
-        "model": manifest.name, "sha256": report.sha256, "warnings": report.warnings, "metric": report.metric,
+        "model": manifest.name, "sha256": report.sha256, "warnings": report.warnings, "cosine": report.cosine, "metric": report.metric,
         "float": report.float_metric, "quantized": report.metric_value, "within_target": report.within_target,
         "raised": list(report.raised), "rescue": report.rescued, "cost_to_a8": report.cost_to_a8, "tries": report.tries,
         "layers": [{"layer": e.layer, "error": e.error, "mac_share": e.mac_share} for e in report.errors],
@@ -123,6 +123,12 @@ def run_quantize(args: argparse.Namespace) -> int:
     else:
         _show_quantized(document, report)
     return int(ExitCode.CHECK_FAILED if report.within_target is False else ExitCode.OK)
+
+
+def _default_activations(manifest: Manifest, args: argparse.Namespace) -> Activations:
+    """Detectors need 16 bits unless their head is cut off, or layers are raised as needed; classifiers do not."""
+    cut = manifest.head.kind == "yolov8" and not args.no_cut
+    return "a8" if cut or manifest.task == "classify" or args.target_loss is not None else "a16"
 
 
 def _remake_quantized(folder: Path, as_json: bool) -> int:
@@ -137,7 +143,7 @@ def _remake_quantized(folder: Path, as_json: bool) -> int:
 
 
 def _show_quantized(document: dict[str, Any], report: quantize_model.Report) -> None:
-    keys = ("sha256", "metric", "float", "quantized", "within_target", "rescue", "cost_to_a8")
+    keys = ("sha256", "cosine", "metric", "float", "quantized", "within_target", "rescue", "cost_to_a8")
     print_table(document["model"], ("", ""), [(key, document[key]) for key in keys if document[key] not in ("", None)])
     worst = sorted(report.errors, key=lambda e: -e.error)[:12]
     if worst:

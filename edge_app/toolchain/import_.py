@@ -117,20 +117,25 @@ def import_model(model: ModelProto, given: Given, where: str) -> Imported:
     if given.head is not None:
         head = head.model_copy(update={"kind": given.head})
     count = heads.label_count(model, head)
+    notes: list[str] = []
     if labels is None:
-        raise ConfigError(
-            "the labels of this model are not known",
-            where=where,
-            wanted=f"--labels FILE with {count} labels",
-            got="none in the file",
-            remedy="one label a line, in the model's order",
-        )
+        if count is None:
+            raise ConfigError(
+                "the labels of this model are not known, nor how many there are",
+                where=where,
+                wanted="--labels FILE",
+                got="none in the file",
+                remedy="one label a line, in the model's order",
+            )
+        labels = tuple(f"class_{number}" for number in range(count))
+        notes.append(f"the file names no labels: called class_0 .. class_{count - 1}; give --labels for real names")
     if count is not None and count != len(labels):
         raise ConfigError(
             "the labels do not fit the model", where=where, wanted=f"{count} labels", got=str(len(labels))
         )
     graph.set_metadata(model, metadata)
-    result = Imported(model, _image(model, size, given, metadata, where), head, labels, metadata, fixes)
+    image = _image(model, size, given, metadata, head, notes, where)
+    result = Imported(model, image, head, labels, metadata, fixes, notes)
     _explain_head(result, size)
     return result
 
@@ -313,27 +318,49 @@ def _size(model: ModelProto, where: str) -> tuple[int, int]:
     return (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2])
 
 
-def _image(model: ModelProto, size: tuple[int, int], given: Given, metadata: dict[str, str], where: str) -> InputSpec:
+def _image(
+    model: ModelProto,
+    size: tuple[int, int],
+    given: Given,
+    metadata: dict[str, str],
+    head: HeadSpec,
+    notes: list[str],
+    where: str,
+) -> InputSpec:
+    """How the input is made: as the caller says, else as the makers of the model's kind train it, and that is noted."""
     info = graph.image_input(model, where)
     shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
     layout: Layout = "NCHW" if shape[1] in (1, 3) else "NHWC"
     channels = shape[1] if layout == "NCHW" else shape[3]
-    known: dict[str, Any] = {
-        key: value for key in ("color", "fit", "scale", "mean", "std") if (value := getattr(given, key)) is not None
-    }
-    if missing := [f"--{key}" for key in ("color", "fit", "scale") if key not in known]:
-        if "ultralytics" not in metadata.get("author", "").lower():
-            raise ConfigError(
-                "the model does not say how its input is made",
-                where=where,
-                wanted=" ".join(missing),
-                got="no Ultralytics metadata",
-                remedy="state it as in training, e.g. --color BGR --fit letterbox_topleft --scale 1 for YOLOX",
-            )
-        known = {"color": "RGB", "fit": "letterbox" if given.task == "detect" else "crop", "scale": 1 / 255, **known}
+    said = {key: getattr(given, key) for key in ("color", "fit", "scale", "mean", "std")}
+    known: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+    missing = [f"--{key}" for key in ("color", "fit", "scale") if key not in known]
+    custom = _custom(given, metadata, head)
+    if missing and custom is None:
+        raise ConfigError(
+            "the model does not say how its input is made",
+            where=where,
+            wanted=" ".join(missing),
+            got="no metadata of a known exporter",
+            remedy="state it as in training, e.g. --color RGB --fit crop --scale 0.00392157",
+        )
+    if missing and custom is not None:
+        maker, habits = custom
+        known = {**habits, **known}
+        notes.append(f"{', '.join(missing)} not given: as {maker} trains, {habits}")
     if channels == 1:
         known["color"] = "GRAY"
     return InputSpec(name=info.name, width=size[1], height=size[0], layout=layout, **known)
+
+
+def _custom(given: Given, metadata: dict[str, str], head: HeadSpec) -> tuple[str, dict[str, Any]] | None:
+    """How a known maker's models take their pictures."""
+    if "ultralytics" in metadata.get("author", "").lower():
+        fit = "letterbox" if given.task == "detect" else "crop"
+        return "Ultralytics", {"color": "RGB", "fit": fit, "scale": 1 / 255}
+    if head.kind == "yolox":
+        return "YOLOX", {"color": "BGR", "fit": "letterbox_topleft", "scale": 1.0}
+    return None
 
 
 def _imgsz(metadata: dict[str, str]) -> tuple[int, int] | None:

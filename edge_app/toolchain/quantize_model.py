@@ -37,6 +37,9 @@ Say = Callable[[str], None]
 Progress = Callable[[str], measure.Step]
 """Opens a progress bar of a name; the step moves it."""
 QDQ_FILE = "quantized.onnx"
+COMPARED_PICTURES = 6
+RESCUED_BELOW = 0.99
+"""Cosine of the outputs to float's, on the CPU: the floor that `verify` holds every rung to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Report:
     float_metric: float | None = None
     metric_value: float | None = None
     raised: tuple[str, ...] = ()
+    cosine: float | None = None
+    """Of the worst output to float's, on a few calibration pictures, on the CPU."""
     rescued: str = ""
     within_target: bool | None = None
     cost_to_a8: float = 1.0
@@ -102,8 +107,9 @@ def quantize_model(
             recipe = search.within(options.target_loss, recipe)
             if report.within_target is False and options.rescue:
                 prepared, ranges, recipe = _rescued(search, chosen.files, options, recipe, work, progress)
-        elif options.rescue:
-            prepared, ranges, recipe = _rescue(prepared, ranges, chosen.files, options, recipe, work, progress)
+        else:
+            start = _Made(prepared, ranges, recipe)
+            prepared, ranges, recipe = _rescued_if_needed(start, chosen.files, options, work, report, progress)
         model = quantized(prepared, ranges, recipe, work)
         all_a8 = quantized(prepared, ranges, replace(recipe, activations="a8", raised=()), work)
     whole = graph.inferred(model, QDQ_FILE)
@@ -211,6 +217,40 @@ class _Search:
         self.report.tries.append({"raised": len(recipe.raised), name: round(value, 4), "loss": round(loss, 4)})
         self.say(f"{len(recipe.raised)} layers at 16 bits: {name} {value:.4f}, loss {100 * loss:+.2f} points")
         return loss
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a QDQ model is made of."""
+
+    prepared: Prepared
+    ranges: Ranges
+    recipe: Recipe
+
+
+def _rescued_if_needed(
+    made: _Made, files: Sequence[Path], options: Options, work: Path, report: Report, progress: Progress
+) -> tuple[Prepared, Ranges, Recipe]:
+    """Tries the rescue where it is asked for or the outputs are too far from float, and keeps what is nearer."""
+    samples = measure.samples_of(measure.spread(files, COMPARED_PICTURES))
+    float_model = made.prepared.model.SerializeToString()
+    wanted = measure.run_cpu(float_model, made.prepared.image, samples)
+
+    def cosine_of(one: _Made) -> float:
+        model, image, outputs = integer_model(quantized(one.prepared, one.ranges, one.recipe, work), one.prepared)
+        got = measure.run_cpu(model.SerializeToString(), image, samples)
+        pairs = zip(got, wanted, strict=True)
+        return sum(min(measure.cosine(measure.real(a, outputs), b)) for a, b in pairs) / len(samples)
+
+    report.cosine = cosine_of(made)
+    if options.rescue or report.cosine < RESCUED_BELOW:
+        other = _Made(*_rescue(made.prepared, made.ranges, files, options, made.recipe, work, progress))
+        after = cosine_of(other)
+        kept = after > report.cosine
+        report.rescued = f"{'kept' if kept else 'tried, not kept'}: cosine {after:.4f} instead of {report.cosine:.4f}"
+        if kept:
+            made, report.cosine = other, after
+    return made.prepared, made.ranges, made.recipe
 
 
 def _rescue(

@@ -215,7 +215,6 @@ BASE = ("--task", "detect", "--color", "RGB", "--fit", "letterbox", "--scale", "
         (unknown_op, (), 4, "my.own"),
         (lambda m: m.SerializeToString()[:3000], (), 4, "not a valid ONNX"),
         (lambda _m: b"", (), 4, "empty"),
-        (lambda m: m, (), 2, "--labels"),
         (lambda m: m, ("--labels", "three.txt"), 4, "head"),
     ],
 )  # fmt: skip

@@ -8,7 +8,8 @@ import zmq
 
 from edge_app.client.access import Keys
 
-RCVHWM = 10_000
+RCVHWM = 1000
+"""As the node's own bound for one subscriber: who is further behind asks for a replay."""
 ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")
 
 

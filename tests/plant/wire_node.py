@@ -57,6 +57,7 @@ class Generator:
         self.reasons: Counter[Reason] = Counter()
         self.latest_seal_us = 0
         self._delay_s = args.trigger_ms / 1000
+        self._detail = "x" * args.detail
         self._lock = threading.Lock()
         self._seq = 0
 
@@ -68,7 +69,7 @@ class Generator:
             self.reasons[reason] += 1
             defects = (Defect("short", 0.93, (1.0, 2.0, 3.5, 4.5)),) if reason is Reason.DEFECT else ()
             self.outlet.result(Sealed(
-                seq, trigger_id or seq, part_id, seq, reason, "", now_us - 8000, now_us, now_us + 40_000,
+                seq, trigger_id or seq, part_id, seq, reason, self._detail, now_us - 8000, now_us, now_us + 40_000,
                 {"wait": 10, "preprocess": 900, "infer": 7000, "decode": 90}, PLACEMENT, (), defects,
             ))  # fmt: skip
         frame = Frame(seq, seq, now_us, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, 320, 240, PIXELS)
@@ -115,6 +116,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0, help="results a second; 0: only on trigger")
     parser.add_argument("--count", type=int, default=None, help="seal so many, then wait")
     parser.add_argument("--trigger-ms", type=float, default=5, help="from a trigger to its result")
+    parser.add_argument("--detail", type=int, default=0, help="bytes of text in each result")
     parser.add_argument("--no-trigger", action="store_true", help="as a camera that runs free")
     parser.add_argument("--not-simulated", action="store_true")
     return parser.parse_args()

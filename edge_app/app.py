@@ -5,7 +5,6 @@ Start: model and plans, warm-up, camera, wire, line. Stop: camera, frames in fli
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import CameraError, EdgeAppError
-from edge_app.frame_guard import make_guard
 from edge_app.governor import Governor
-from edge_app.judge import judge
-from edge_app.line import Inspection, Line
+from edge_app.line import Line
 from edge_app.model import ModelCard, resolve
 from edge_app.placed import Placed, place_model
+from edge_app.recipes import Prepared, Recipes
 from edge_app.remote import handlers
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
 from edge_app.scheduler import Alarm, Decision
@@ -33,25 +31,23 @@ class App:
     """One pipeline, running. Made by `build`; `start`, `wait`, then `close`."""
 
     def __init__(
-        self, pipeline: Pipeline, card: ModelCard, placed: Placed, camera: Camera, name: str, max_frames: int | None
+        self, pipeline: Pipeline, card: ModelCard, placed: Placed, camera: Camera, max_frames: int | None
     ) -> None:
         """Joins what was loaded and connected; see `build`."""
         self.pipeline, self.card, self.placed, self.camera = pipeline, card, placed, camera
         self.simulated = camera.simulated or placed.simulated or pipeline.limits.pacing == "offline"
         self._started_us = monotonic_us()
+        self.line: Line
         self._alarms: dict[str, Alarm] = {}
-        identity = identify(pipeline, name, card, placed.soc, simulated=self.simulated)
+        identity = identify(pipeline, card, placed, simulated=self.simulated)
         mechanic = placed.mechanic
         self_test = mechanic.self_test if mechanic is not None and placed.has_canary else None
-        self.outlet = Outlet(
-            pipeline.results, identity, lambda: status_of(self.line), handlers(lambda: self.line, self_test)
-        )
-        recipe = placed.recipe
+        self.outlet = Outlet(pipeline.results, identity, lambda: status_of(self.line), handlers(self, self_test))
         self.line = Line(
             camera,
             placed.engines,
             placed.placer,
-            Inspection(make_guard(pipeline.judge.guard), lambda found: judge(found, recipe)),
+            placed.recipes.own.inspection,
             self.outlet,
             pipeline.limits,
             pipeline.runtime.timeout_ms,
@@ -75,6 +71,17 @@ class App:
     def stop(self) -> None:
         """Asks for the end; returns at once. For signal handlers."""
         self.line.stop()
+
+    @property
+    def recipes(self) -> Recipes:
+        """That the pipeline names."""
+        return self.placed.recipes
+
+    def activate(self, prepared: Prepared) -> None:
+        """Judges by another recipe from the next frame on; frames in flight keep theirs."""
+        self.line.admission.inspection = prepared.inspection
+        self.outlet.identify(recipe=Recipe(prepared.name, prepared.rev))
+        log.info("recipe %s %s is in force", prepared.name, prepared.rev[:19])
 
     def reload(self) -> None:
         """Reads the list of clients again (SIGHUP)."""
@@ -127,11 +134,11 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
         EdgeAppError: whatever can't be had, with its exit code.
     """
     card = resolve(pipeline.model, pipeline.preprocess)
-    placed = place_model(pipeline, card)
+    placed = place_model(pipeline, card, name)
     camera = open_camera(pipeline.camera)
     try:
         refuse_waiting_for_live(pipeline, camera)
-        return App(pipeline, card, placed, camera, name, max_frames)
+        return App(pipeline, card, placed, camera, max_frames)
     except BaseException:
         camera.close()
         raise
@@ -148,16 +155,17 @@ def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
         )
 
 
-def identify(pipeline: Pipeline, name: str, card: ModelCard, soc: str | None, *, simulated: bool) -> NodeIdentity:
+def identify(pipeline: Pipeline, card: ModelCard, placed: Placed, *, simulated: bool) -> NodeIdentity:
     """Who this node is, as every result says it."""
-    revision = "sha256:" + hashlib.sha256(pipeline.model_dump_json().encode()).hexdigest()
+    own, others = placed.recipes.own, placed.recipes.others.values()
     return NodeIdentity(
         node=pipeline.station.node,
         epoch=new_epoch(),
         software=__version__,
-        recipe=Recipe(name, revision),
-        model=ModelIdentity(card.name, card.sha256, soc),
+        recipe=Recipe(own.name, own.rev),
+        model=ModelIdentity(card.name, card.sha256, placed.soc),
         simulated=simulated,
+        recipes=tuple(Recipe(one.name, one.rev) for one in (own, *others)),
         description=pipeline.model_dump(mode="json"),
     )
 

@@ -17,6 +17,7 @@ from edge_app.clock import monotonic_us
 from edge_app.engine import Work
 from edge_app.errors import EdgeAppError
 from edge_app.frame import Frame
+from edge_app.inspection import Inspection
 from edge_app.placing import Fault, Placer
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, Placement, PlanKind, Reason
@@ -34,6 +35,8 @@ class Slot:
     works: dict[PlanKind, Work]
     frame: Frame | None = None
     ticket: Ticket | None = None
+    inspection: Inspection | None = None
+    """The recipe that was in force when the frame came."""
     retired: bool = False
     """A hung run may still write into the buffers: the slot is never used again."""
 
@@ -162,7 +165,7 @@ class InferenceStage:
         log.error("%s; slot %d is retired", text, slot.number)
         slot.retired = True
         works = {kind: work for kind, work in slot.works.items() if kind is not plan}
-        successor = Slot(slot.number, works, slot.frame, slot.ticket, retired=True)
+        successor = Slot(slot.number, works, slot.frame, slot.ticket, slot.inspection, retired=True)
         can_go_on = self.place_again(successor, Fault.TIMEOUT, text)
         self._start_worker()
         if can_go_on:

@@ -11,16 +11,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from edge_app.camera.base import Camera, missed_between
+from edge_app.admission import Admission
+from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
 from edge_app.detections import Detections
 from edge_app.engine import Engine
 from edge_app.errors import EdgeAppError, InvalidOutput, RuntimeFault
-from edge_app.frame import Frame, FrameStatus
+from edge_app.frame import Frame
 from edge_app.inference import InferenceStage, Slot
+from edge_app.inspection import Inspection
 from edge_app.mode import inspects, may_change
 from edge_app.placing import Fault, Placer
 from edge_app.sealing import DeadlineTimer, Outlet, Sealer, Ticket
@@ -28,23 +29,7 @@ from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason
 
 log = logging.getLogger(__name__)
 
-STATUS_REASONS = {
-    FrameStatus.INCOMPLETE: Reason.INCOMPLETE_FRAME,
-    FrameStatus.STALE: Reason.STALE_FRAME,
-    FrameStatus.MISSED: Reason.MISSED_TRIGGER,
-    FrameStatus.LOST: Reason.CAMERA_LOST,
-}
-POLL_S = 0.05
 DRAIN_S = 1.0
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What is done with a frame: guard and judge, both pure."""
-
-    guard: Callable[[Frame], Judgement | None]
-    """Why nothing could be seen on this picture; None if something could."""
-    judge: Callable[[Detections], Judgement]
 
 
 class Line:
@@ -63,21 +48,22 @@ class Line:
         degraded: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         """The camera is open and the engines are loaded; `degraded` tells what is not as configured."""
-        self._camera, self._placer = camera, placer
-        self._inspection, self._outlet, self._limits = inspection, outlet, limits
-        self._max_frames = max_frames
+        self._camera, self._placer, self._outlet, self._limits = camera, placer, outlet, limits
         self._degraded = degraded
         self.sealer = Sealer(outlet, degraded)
         self._timer = DeadlineTimer(self.sealer)
         self._inference = InferenceStage(
-            placer,
-            timeout_ms * 1000,
-            done=lambda slot: self._to_judge.put(slot),
-            failed=self._finish,
+            placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish
         )
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
+        self.admission = Admission(
+            camera, placer, self.sealer, self._timer, limits, self._free, self._to_preprocess.put, self._let_go
+        )
+        self.admission.inspection = inspection
+        self.admission.max_frames = max_frames
+        self.admission.camera_lost = self._camera_lost
         self._retired = 0
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -136,6 +122,7 @@ class Line:
             if was is to or not may_change(was, to):
                 return False
             self.mode = to
+            self.admission.inspects = inspects(to)
         log.info("mode %s -> %s: %s", was, to, reason)
         self._outlet.state(to, was, self._placer.last, reason)
         return True
@@ -161,95 +148,15 @@ class Line:
             log.error("%s", error)
         self.stop()
 
-    # -- camera -----------------------------------------------------------------------------------------------------
-
     def _capture(self) -> None:
-        slot: Slot | None = None
-        last: Frame | None = None
         try:
-            while not self._stopping.is_set() and not self._enough():
-                if self._limits.pacing == "offline" and slot is None:
-                    slot = self._wait_for_slot()
-                    if slot is None:
-                        break
-                frame = self._camera.read()
-                if frame is None:
-                    break
-                for missed in missed_between(last, frame):
-                    self._admit(missed, None)
-                last = frame
-                slot = self._admit(frame, slot)
-        except EdgeAppError as error:
-            self._end_with(error)
-        except Exception as error:
-            log.exception("the camera stage failed")
-            self._end_with(RuntimeFault("the camera stage failed", got=repr(error), remedy="this is a bug: report it"))
+            self.admission.run(self._stopping, self._end_with)
         finally:
-            if slot is not None:
-                self._free.put(slot)
             self._to_preprocess.put(None)
 
-    def _enough(self) -> bool:
-        return self._max_frames is not None and self.sealer.triggers >= self._max_frames
-
-    def _wait_for_slot(self) -> Slot | None:
-        while not self._stopping.is_set():
-            try:
-                return self._free.get(timeout=POLL_S)
-            except queue.Empty:
-                continue
-        return None
-
-    def _admit(self, frame: Frame, slot: Slot | None) -> Slot | None:
-        """Gives a frame its ticket and a slot, or its UNKNOWN. Returns the slot if it is still free."""
-        placement = self._placer.place()
-        ticket = self.sealer.admit(self._ticket(frame, placement or self._placer.last))
-        refusal = self._refusal(frame, placement)
-        if refusal is None and slot is None:
-            try:
-                slot = self._free.get_nowait()
-            except queue.Empty:
-                refusal = Judgement(Reason.OVERRUN, f"all {self._limits.slots} slots are in use")
-        if refusal is not None or slot is None:
-            self.sealer.seal(ticket, refusal or Judgement(Reason.OVERRUN))
-            self._let_go(frame)
-            return slot
-        self._timer.watch(ticket)
-        slot.frame, slot.ticket = frame, ticket
-        self._to_preprocess.put(slot)
-        return None
-
-    def _ticket(self, frame: Frame, placement: Placement) -> Ticket:
-        budget_ms = self._limits.deadline_ms
-        deadline = None if budget_ms is None else frame.t_capture_mono_us + round(budget_ms * 1000)
-        return Ticket(
-            frame.trigger_id,
-            frame.frame_id,
-            frame.part_id,
-            frame.t_capture_us,
-            frame.t_capture_mono_us,
-            deadline,
-            placement,
-            frame.truth,
-        )
-
-    def _refusal(self, frame: Frame, placement: Placement | None) -> Judgement | None:
-        """Why a frame is not inspected at all."""
-        self._set_alarm(
-            "CAMERA_LOST",
-            frame.status is FrameStatus.LOST,
-            frame.note,
-            "check the camera's power, cable and network; the node goes on trying to reconnect",
-        )
-        if frame.status is not FrameStatus.COMPLETE:
-            return Judgement(STATUS_REASONS[frame.status], frame.note)
-        if not inspects(self.mode):
-            return Judgement(Reason.NOT_RUNNING, f"the node is in mode {self.mode}")
-        if placement is None:
-            return Judgement(Reason.RUNTIME_FAULT, "no plan is left to run on")
-        if not self._placer.admit():
-            return Judgement(Reason.OVERLOAD, "the scheduler lowered the rate")
-        return None
+    def _camera_lost(self, lost: bool, note: str) -> None:
+        remedy = "check the camera's power, cable and network; the node goes on trying to reconnect"
+        self._set_alarm("CAMERA_LOST", lost, note, remedy)
 
     # -- preprocess -------------------------------------------------------------------------------------------------
 
@@ -274,7 +181,7 @@ class Line:
         ticket, frame = _held(slot)
         start = monotonic_us()
         ticket.stage_us["wait"] = start - ticket.t_capture_mono_us
-        finding = self._inspection.guard(frame)
+        finding = _inspection_of(slot).guard(frame)
         if finding is not None:
             self._finish(slot, finding)
             return
@@ -314,7 +221,7 @@ class Line:
             return
         if not isinstance(found, Detections):
             raise RuntimeFault("a classifier came into a pipeline that judges defects")
-        judgement = self._inspection.judge(found)
+        judgement = _inspection_of(slot).judge(found)
         ticket.stage_us["decode"] = monotonic_us() - start
         self._finish(slot, judgement)
 
@@ -367,6 +274,12 @@ class Line:
             return
         (self._alarms.add if active else self._alarms.discard)(name)
         self._outlet.alarm(name, active, text, remedy)
+
+
+def _inspection_of(slot: Slot) -> Inspection:
+    if slot.inspection is None:
+        raise AssertionError(f"slot {slot.number} came into a stage without a recipe")
+    return slot.inspection
 
 
 def _held(slot: Slot) -> tuple[Ticket, Frame]:

@@ -12,11 +12,11 @@ from edge_app.config.pipeline import Pipeline
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
-from edge_app.judge import Recipe, make_recipe
 from edge_app.mechanic import Mechanic
 from edge_app.model import ModelCard
 from edge_app.placing import FixedPlacer, Placer
 from edge_app.plans import Options, StartAlarm, plan_options
+from edge_app.recipes import Recipes
 from edge_app.scheduler import build_policy, group_of
 from edge_app.thermal import Sampler, find_zones
 from edge_app.verdict import PlanKind
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class Placed:
     """What the line needs of a model."""
 
-    recipe: Recipe
+    recipes: Recipes
     engines: dict[PlanKind, Engine]
     placer: Placer
     mechanic: Mechanic | None
@@ -55,8 +55,8 @@ class Placed:
             engine.session.close()
 
 
-def place_model(pipeline: Pipeline, card: ModelCard) -> Placed:
-    """Loads the plans that this pipeline has on this machine.
+def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> Placed:
+    """Loads the plans that this pipeline has on this machine. `name` is what its recipe is called.
 
     Raises:
         RuntimeFault: `provider: qnn`, and the NPU can't be had (exit 5).
@@ -69,13 +69,13 @@ def place_model(pipeline: Pipeline, card: ModelCard) -> Placed:
             wanted="a model with task: detect",
             got=f"task: {card.task}",
         )
-    recipe = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
-    options = plan_options(pipeline, card, recipe.thresholds)
+    recipes = Recipes(pipeline, name, card)
+    options = plan_options(pipeline, card, recipes.thresholds)
     alarms, degraded = tuple(options.alarms), frozenset(options.degraded)
     if PlanKind.NULL in options.openers:
         engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
         return Placed(
-            recipe, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
+            recipes, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
     sampler = watch_zones(pipeline, options)
     canary = load_canary(card)
@@ -84,7 +84,7 @@ def place_model(pipeline: Pipeline, card: ModelCard) -> Placed:
     _refuse_without_plan(pipeline, options, mechanic, governor)
     log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
     return Placed(
-        recipe,
+        recipes,
         mechanic.engines,
         governor,
         mechanic,

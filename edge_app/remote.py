@@ -1,11 +1,13 @@
-"""What a controller or an engineer may tell a running line over the wire: start, stop, hold, self_test."""
+"""What a controller or an engineer may tell a running line over the wire. Handlers set or defer; they never wait."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from edge_app.errors import EdgeAppError
+from edge_app.errors import ConfigError, EdgeAppError
 from edge_app.line import Line
+from edge_app.recipes import Prepared, Recipes
 from edge_app.results import Code, Deferred, Handler, RefusedError, Reply, Request
 from edge_app.verdict import Mode
 
@@ -13,18 +15,30 @@ SelfTest = Callable[[], str | None]
 """Runs the canary on the plan in use; None if it held, else what was wrong."""
 
 
-def handlers(line: Callable[[], Line], self_test: SelfTest | None) -> Mapping[str, Handler]:
-    """Handlers for the outlet. They only set a mode or defer: the wire's thread never waits.
+class Node(Protocol):
+    """What commands act on."""
 
-    Args:
-        line: the running line.
-        self_test: None where the model has no canary.
-    """
+    line: Line
+
+    @property
+    def recipes(self) -> Recipes:
+        """That the pipeline names."""
+
+    def activate(self, prepared: Prepared) -> None:
+        """Judges by it from the next frame on."""
+
+
+def handlers(node: Node, self_test: SelfTest | None) -> Mapping[str, Handler]:
+    """Handlers for the outlet; `self_test` is None where the model has no canary."""
+    prepared: dict[tuple[str, str], Prepared] = {}
     return {
-        "start": lambda request: _to(line(), Mode.RUNNING, f"started by {request.client}"),
-        "stop": lambda request: _to(line(), Mode.READY, f"stopped by {request.client}"),
-        "hold": lambda request: _to(line(), Mode.HOLD, f"held by {request.client}"),
-        "self_test": lambda request: _self_test(self_test, request),
+        "start": lambda request: _to(node.line, Mode.RUNNING, f"started by {request.client}"),
+        "stop": lambda request: _to(node.line, Mode.READY, f"stopped by {request.client}"),
+        "hold": lambda request: _to(node.line, Mode.HOLD, f"held by {request.client}"),
+        "trigger": lambda request: _trigger(node.line, request),
+        "prepare_recipe": lambda request: Deferred(lambda: _prepare(node.recipes, prepared, request)),
+        "activate_recipe": lambda request: _activate(node, prepared, request),
+        "self_test": lambda _request: _self_test(self_test),
     }
 
 
@@ -34,9 +48,39 @@ def _to(line: Line, mode: Mode, reason: str) -> Reply:
     return Reply({"mode": line.mode.value})
 
 
-def _self_test(self_test: SelfTest | None, request: Request) -> Deferred:
+def _trigger(line: Line, request: Request) -> Reply:
+    args = request.args
+    try:
+        line.admission.trigger(args["trigger_id"], args.get("part_id"), args.get("budget_us"))
+    except ConfigError as error:
+        raise RefusedError(Code.CONFLICT, f"{error.what}: wanted {error.wanted}") from error
+    return Reply({"trigger_id": args["trigger_id"]})
+
+
+def _prepare(recipes: Recipes, prepared: dict[tuple[str, str], Prepared], request: Request) -> Reply:
+    name, rev = request.args["name"], request.args["rev"]
+    try:
+        recipe = recipes.load(name)
+    except EdgeAppError as error:
+        raise RefusedError(Code.NOT_FOUND, error.what) from error
+    if recipe.rev != rev:
+        raise RefusedError(Code.CONFLICT, f"recipe {name} is {recipe.rev}, not {rev}")
+    prepared[name, rev] = recipe
+    return Reply({"name": name, "rev": rev})
+
+
+def _activate(node: Node, prepared: dict[tuple[str, str], Prepared], request: Request) -> Reply:
+    name, rev = request.args["name"], request.args["rev"]
+    recipe = prepared.pop((name, rev), None)
+    if recipe is None:
+        raise RefusedError(Code.NOT_READY, f"recipe {name} {rev} was not prepared")
+    node.activate(recipe)
+    return Reply({"name": name, "rev": rev})
+
+
+def _self_test(self_test: SelfTest | None) -> Deferred:
     if self_test is None:
-        raise RefusedError(Code.NOT_READY, "this model has no canary: nothing can be tested")
+        raise RefusedError(Code.UNAVAILABLE, "this model has no canary: nothing can be tested")
 
     def work() -> Reply:
         try:

@@ -54,6 +54,8 @@ class Ticket:
     sealed: bool = False
     seq: int = 0
     """Of its result, once sealed."""
+    recipe: tuple[str, str] | None = None
+    """Name and revision of the recipe that it is judged by."""
 
     def time_left_us(self) -> int | None:
         """Microseconds to the deadline, negative when it is past; None without one."""
@@ -150,6 +152,7 @@ class Sealer:
             degraded=degraded,
             defects=judgement.defects,
             label=label,
+            recipe=ticket.recipe,
         )
 
     def _count(self, ticket: Ticket, judgement: Judgement) -> None:

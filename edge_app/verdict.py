@@ -152,6 +152,8 @@ class Sealed:
     label: str | None = None
     stable_since_us: int | None = None
     image: dict[str, Any] | None = None
+    recipe: tuple[str, str] | None = None
+    """Name and revision; None: the node's."""
 
     @property
     def verdict(self) -> Verdict:

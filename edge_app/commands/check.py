@@ -56,14 +56,13 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
     Raises:
         EdgeAppError: the first thing that does not hold.
     """
-    from edge_app.frame_guard import make_guard
+    from edge_app.judge import make_recipe
     from edge_app.model import resolve
     from edge_app.placed import place_model
 
     card = resolve(pipeline.model, pipeline.preprocess)
-    make_guard(pipeline.judge.guard)
+    rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     placed = place_model(pipeline, card)
-    recipe = placed.recipe
     try:
         return {
             "model": card.name,
@@ -71,8 +70,8 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
             "head": card.head.kind,
             "input": f"{card.input.dtype} {card.input.layout} {card.input.width}x{card.input.height} {card.input.color}"
             f" {card.input.fit}",
-            "fail_at": {label: round(float(s), 4) for label, s in zip(card.labels, recipe.score, strict=True)},
-            "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, recipe.marginal, strict=True)},
+            "fail_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.score, strict=True)},
+            "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.marginal, strict=True)},
             "plans": [kind.value for kind in placed.engines],
             "degraded": sorted(placed.degraded()),
             "alarms": [f"{alarm.name}: {alarm.text}" for alarm in placed.alarms],

@@ -44,6 +44,11 @@ class Pipeline(Section):
     runtime: Runtime = Field(default_factory=lambda: Runtime(), title="Runtime")
     scheduler: Scheduler = Field(default_factory=lambda: Scheduler(), title="Scheduler")
     judge: Judge = Field(default_factory=lambda: Judge(), title="Judge")
+    recipes: dict[str, YamlPath] = Field(
+        default_factory=dict,
+        title="Other recipes",
+        description="Name: YAML file with a `judge:` section. A controller may switch to one at a frame boundary.",
+    )
     results: Results = Field(default_factory=lambda: Results(), title="Results")
     limits: Limits = Field(title="Limits")
 

@@ -54,6 +54,11 @@ class Limits(Section):
     deadline_ms: float | None = Field(
         None, gt=0, title="Deadline", description="From capture to sealed verdict; later is UNKNOWN/LATE."
     )
+    trigger: Literal["camera", "software"] = Field(
+        "camera",
+        title="Trigger",
+        description="camera: every frame is a trigger; software: a frame is taken at each `trigger` command.",
+    )
     slots: int = Field(4, ge=1, le=64, title="Slots", description="Frames in flight at most.")
 
     @model_validator(mode="after")

@@ -95,7 +95,7 @@ def result(
         "deadline_us": sealed.deadline_us,
         "clock": {"source": node.clock.source, "err_us": node.clock.err_us},
         "stage_us": sealed.stage_us,
-        "recipe": {"name": node.recipe.name, "rev": node.recipe.rev},
+        "recipe": recipe(sealed, node),
         "model": {"name": node.model.name, "sha256": node.model.sha256, "soc": node.model.soc},
         "sched": sched(sealed.placement),
         "degraded": degraded,
@@ -113,6 +113,12 @@ def result(
         message["stable_since_us"] = sealed.stable_since_us
     message["image"] = image
     return message
+
+
+def recipe(sealed: Sealed, node: NodeIdentity) -> dict[str, str]:
+    """The recipe that judged this part: a change of recipe does not touch parts that were in flight."""
+    name, rev = sealed.recipe or (node.recipe.name, node.recipe.rev)
+    return {"name": name, "rev": rev}
 
 
 def as_replayed(body: bytes) -> bytes:

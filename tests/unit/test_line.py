@@ -24,8 +24,9 @@ from edge_app.engine import Engine
 from edge_app.errors import RuntimeFault
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.governor import Governor
+from edge_app.inspection import Inspection
 from edge_app.judge import judge, make_recipe
-from edge_app.line import Inspection, Line
+from edge_app.line import Line
 from edge_app.model import resolve
 from edge_app.runtime.base import Binding, Session
 from edge_app.runtime.cpu import open_cpu

@@ -1,0 +1,225 @@
+"""Admission: every frame or trigger gets a ticket and a slot, or its UNKNOWN at once. The first stage of the line."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edge_app.camera.base import Camera, missed_between
+from edge_app.clock import monotonic_to_utc_us, monotonic_us
+from edge_app.config.runtime import Limits
+from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
+from edge_app.frame import Frame, FrameStatus
+from edge_app.inference import Slot
+from edge_app.inspection import Inspection
+from edge_app.placing import Placer
+from edge_app.sealing import DeadlineTimer, Sealer, Ticket
+from edge_app.verdict import Judgement, Placement, Reason
+
+log = logging.getLogger(__name__)
+
+STATUS_REASONS = {
+    FrameStatus.INCOMPLETE: Reason.INCOMPLETE_FRAME,
+    FrameStatus.STALE: Reason.STALE_FRAME,
+    FrameStatus.MISSED: Reason.MISSED_TRIGGER,
+    FrameStatus.LOST: Reason.CAMERA_LOST,
+}
+POLL_S = 0.05
+MOST_TRIGGERS_WAITING = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareTrigger:
+    """A trigger that came over the wire, and when."""
+
+    ticket: Ticket
+    at_mono_us: int
+
+
+class Admission:
+    """Reads the camera, frame by frame or trigger by trigger, on a thread of its own."""
+
+    def __init__(
+        self,
+        camera: Camera,
+        placer: Placer,
+        sealer: Sealer,
+        timer: DeadlineTimer,
+        limits: Limits,
+        free: queue.SimpleQueue[Slot],
+        admitted: Callable[[Slot], None],
+        let_go: Callable[[Frame], None],
+    ) -> None:
+        """`free` holds the slots that nobody uses; `admitted` takes a slot with its frame; `let_go` one's pixels."""
+        self._camera, self._placer, self._sealer, self._timer = camera, placer, sealer, timer
+        self._limits, self._free, self._admitted, self._let_go = limits, free, admitted, let_go
+        self.inspects = False
+        """Whether the node's mode is one in which triggers are inspected; else they are NOT_RUNNING."""
+        self.inspection: Inspection
+        """By which recipe the next frame is judged."""
+        self.max_frames: int | None = None
+        self.camera_lost: Callable[[bool, str], None] = lambda _lost, _note: None
+        self._triggers: deque[SoftwareTrigger] = deque()
+        self._triggered = threading.Condition()
+        self._last_trigger_id = 0
+
+    # -- free-running camera ----------------------------------------------------------------------------------------
+
+    def run(self, stopping: threading.Event, end_with: Callable[[EdgeAppError], None]) -> None:
+        """Until the source ends, `stopping` is set, or max_frames is reached."""
+        try:
+            if self._limits.trigger == "software":
+                self._run_by_trigger(stopping)
+            else:
+                self._run_free(stopping)
+        except EdgeAppError as error:
+            end_with(error)
+        except Exception as error:
+            log.exception("the camera stage failed")
+            end_with(RuntimeFault("the camera stage failed", got=repr(error), remedy="this is a bug: report it"))
+        finally:
+            for trigger in self._triggers:
+                self._sealer.seal(trigger.ticket, Judgement(Reason.NOT_RUNNING, "the node stopped"))
+
+    def _run_free(self, stopping: threading.Event) -> None:
+        slot: Slot | None = None
+        last: Frame | None = None
+        try:
+            while not stopping.is_set() and not self._enough():
+                if self._limits.pacing == "offline" and slot is None:
+                    slot = self._wait_for_slot(stopping)
+                    if slot is None:
+                        return
+                frame = self._camera.read()
+                if frame is None:
+                    return
+                for missed in missed_between(last, frame):
+                    self._admit(missed, None)
+                last = frame
+                slot = self._admit(frame, slot)
+        finally:
+            if slot is not None:
+                self._free.put(slot)
+
+    def _enough(self) -> bool:
+        return self.max_frames is not None and self._sealer.triggers >= self.max_frames
+
+    def _wait_for_slot(self, stopping: threading.Event) -> Slot | None:
+        while not stopping.is_set():
+            try:
+                return self._free.get(timeout=POLL_S)
+            except queue.Empty:
+                continue
+        return None
+
+    def _admit(self, frame: Frame, slot: Slot | None) -> Slot | None:
+        """Gives a frame its ticket and a slot, or its UNKNOWN. Returns the slot if it is still free."""
+        placement = self._placer.place()
+        ticket = self._sealer.admit(self._ticket_of(frame, placement or self._placer.last))
+        return self._go_on(ticket, frame, placement, slot)
+
+    def _go_on(self, ticket: Ticket, frame: Frame, placement: Placement | None, slot: Slot | None) -> Slot | None:
+        refusal = self._refusal(frame, placement)
+        if refusal is None and slot is None:
+            try:
+                slot = self._free.get_nowait()
+            except queue.Empty:
+                refusal = Judgement(Reason.OVERRUN, f"all {self._limits.slots} slots are in use")
+        if refusal is not None or slot is None:
+            self._sealer.seal(ticket, refusal or Judgement(Reason.OVERRUN))
+            self._let_go(frame)
+            return slot
+        self._timer.watch(ticket)
+        slot.frame, slot.ticket, slot.inspection = frame, ticket, self.inspection
+        self._admitted(slot)
+        return None
+
+    def _ticket_of(self, frame: Frame, placement: Placement) -> Ticket:
+        deadline = self._deadline(frame.t_capture_mono_us, None)
+        return Ticket(
+            frame.trigger_id, frame.frame_id, frame.part_id, frame.t_capture_us, frame.t_capture_mono_us, deadline,
+            placement, frame.truth, recipe=self.inspection.recipe,
+        )  # fmt: skip
+
+    def _deadline(self, start_mono_us: int, budget_us: int | None) -> int | None:
+        if budget_us is not None:
+            return start_mono_us + budget_us
+        return None if self._limits.deadline_ms is None else start_mono_us + round(self._limits.deadline_ms * 1000)
+
+    def _refusal(self, frame: Frame, placement: Placement | None) -> Judgement | None:
+        """Why a frame is not inspected at all."""
+        self.camera_lost(frame.status is FrameStatus.LOST, frame.note)
+        if frame.status is not FrameStatus.COMPLETE:
+            return Judgement(STATUS_REASONS[frame.status], frame.note)
+        if not self.inspects:
+            return Judgement(Reason.NOT_RUNNING, "the node is not running")
+        if placement is None:
+            return Judgement(Reason.RUNTIME_FAULT, "no plan is left to run on")
+        if not self._placer.admit():
+            return Judgement(Reason.OVERLOAD, "the scheduler lowered the rate")
+        return None
+
+    # -- triggers that come over the wire ---------------------------------------------------------------------------
+
+    def trigger(self, trigger_id: int, part_id: str | None, budget_us: int | None) -> None:
+        """A picture is to be taken now. Its result comes whatever happens; the ids of one run must rise.
+
+        Raises:
+            ConfigError: the pipeline's camera triggers itself, or the id is not above the last one.
+        """
+        if self._limits.trigger != "software":
+            raise ConfigError("this pipeline's camera triggers itself", wanted="limits.trigger: software")
+        now = monotonic_us()
+        with self._triggered:
+            if trigger_id <= self._last_trigger_id:
+                raise ConfigError("trigger ids must rise", wanted=f"above {self._last_trigger_id}", got=str(trigger_id))
+            self._last_trigger_id = trigger_id
+            ticket = self._sealer.admit(
+                Ticket(
+                    trigger_id,
+                    0,
+                    part_id,
+                    monotonic_to_utc_us(now),
+                    now,
+                    self._deadline(now, budget_us),
+                    self._placer.last,
+                    recipe=self.inspection.recipe,
+                )
+            )
+            waiting = len(self._triggers)
+            if waiting < MOST_TRIGGERS_WAITING:
+                self._triggers.append(SoftwareTrigger(ticket, now))
+                self._triggered.notify()
+        if waiting >= MOST_TRIGGERS_WAITING:
+            self._sealer.seal(ticket, Judgement(Reason.OVERRUN, f"{waiting} triggers were waiting for a picture"))
+        else:
+            self._timer.watch(ticket)
+
+    def _run_by_trigger(self, stopping: threading.Event) -> None:
+        while not stopping.is_set() and not self._enough():
+            with self._triggered:
+                self._triggered.wait_for(lambda: self._triggers, POLL_S)
+                trigger = self._triggers.popleft() if self._triggers else None
+            if trigger is not None and not self._take(trigger):
+                return
+
+    def _take(self, trigger: SoftwareTrigger) -> bool:
+        """Takes the picture of one trigger; False at the end of the source."""
+        frame = self._camera.read()
+        while frame is not None and self._camera.live and frame.t_capture_mono_us < trigger.at_mono_us:
+            self._let_go(frame)  # it was on its way before the trigger
+            frame = self._camera.read()
+        ticket = trigger.ticket
+        if frame is None:
+            self._sealer.seal(ticket, Judgement(Reason.CAMERA_LOST, "the source has ended"))
+            return False
+        placement = self._placer.place()
+        if not ticket.sealed:
+            ticket.frame_id, ticket.t_capture_us, ticket.truth = frame.frame_id, frame.t_capture_us, frame.truth
+            ticket.placement = placement or self._placer.last
+        self._go_on(ticket, frame, placement, None)
+        return True

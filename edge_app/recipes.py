@@ -1,0 +1,94 @@
+"""Recipes: the judge's rules by name and revision; another one is prepared beside the one in force, then activated."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edge_app.config.base import Section
+from edge_app.config.judge import Judge
+from edge_app.config.load import read_yaml, validate
+from edge_app.config.pipeline import Pipeline
+from edge_app.errors import ConfigError
+from edge_app.frame_guard import make_guard
+from edge_app.inspection import Inspection
+from edge_app.judge import Recipe, judge, make_recipe
+from edge_app.model import ModelCard
+
+
+class RecipeFile(Section):
+    """A recipe by itself: the `judge:` section of a pipeline."""
+
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A recipe that is ready to judge."""
+
+    name: str
+    rev: str
+    inspection: Inspection
+
+
+class Recipes:
+    """The recipes that a pipeline names, its own first."""
+
+    def __init__(self, pipeline: Pipeline, name: str, card: ModelCard) -> None:
+        """`name` is what the pipeline's own recipe is called.
+
+        Raises:
+            ConfigError: a recipe of the same name, or one that is not valid for the model.
+        """
+        if name in pipeline.recipes:
+            raise ConfigError(
+                f"recipes: {name!r} is this pipeline's own recipe", remedy="give the other one another name"
+            )
+        self._own, self._name, self._files, self._card = pipeline.judge, name, pipeline.recipes, card
+        self.own = self._prepare(name, pipeline.judge)
+        self.others = {other: self.load(other) for other in pipeline.recipes}
+        rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]
+        self.thresholds = np.min([one.thresholds for one in rules], axis=0)
+        """[C] what the decoders must still return for any of them."""
+
+    def load(self, name: str) -> Prepared:
+        """Reads a recipe from its file, as it stands now.
+
+        Raises:
+            ConfigError: there is no such recipe, it is not valid, or it asks for scores below what is decoded.
+        """
+        if name == self._name:
+            return self.own
+        section = self._read(name)
+        thresholds = getattr(self, "thresholds", None)
+        if thresholds is not None and bool((self._rules(section).thresholds < thresholds).any()):
+            raise ConfigError(f"recipe {name} asks for lower scores than this run decodes", remedy="restart the node")
+        return self._prepare(name, section)
+
+    def _read(self, name: str) -> Judge:
+        file: Path | None = self._files.get(name)
+        if file is None:
+            raise ConfigError(f"there is no recipe {name!r}", wanted=", ".join([self._name, *self._files]), got=name)
+        return validate(read_yaml(file), RecipeFile).judge
+
+    def _rules(self, section: Judge) -> Recipe:
+        return make_recipe(section, self._card.labels, self._card.score, self._card.marginal)
+
+    def _prepare(self, name: str, section: Judge) -> Prepared:
+        rules = self._rules(section)
+        rev = revision(section, rules)
+        return Prepared(
+            name, rev, Inspection(make_guard(section.guard), lambda found: judge(found, rules), (name, rev))
+        )
+
+
+def revision(section: Judge, rules: Recipe) -> str:
+    """`sha256:` of all that decides: the section, the scores in force, the guard file's bytes."""
+    digest = hashlib.sha256(section.model_dump_json(exclude={"guard"}).encode())
+    digest.update(rules.score.tobytes() + rules.marginal.tobytes())
+    if section.guard is not None:
+        digest.update(section.guard.read_bytes())
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,134 @@
+"""Commands that touch the line, over real sockets to a real node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+import toys
+import zmq
+
+
+def free_endpoint(context: zmq.Context[Any]) -> str:
+    with context.socket(zmq.REP) as probe:
+        return f"tcp://127.0.0.1:{probe.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+class Controller:
+    """A DEALER and a SUB at one node."""
+
+    def __init__(self, context: zmq.Context[Any], publish: str, commands: str) -> None:
+        self._dealer = context.socket(zmq.DEALER)
+        self._dealer.connect(commands)
+        self._sub = context.socket(zmq.SUB)
+        self._sub.subscribe(b"v1/result/")
+        self._sub.connect(publish)
+        self._count = 0
+
+    def ask(self, command: str, **fields: object) -> dict[str, Any]:
+        self._count += 1
+        self._dealer.send_json({"command": command, "request_id": f"r{self._count}", **fields})
+        assert self._dealer.poll(5000), f"no reply to {command}"
+        reply: dict[str, Any] = json.loads(self._dealer.recv_multipart()[-1])
+        return reply
+
+    def result(self, timeout_ms: int = 5000) -> dict[str, Any]:
+        assert self._sub.poll(timeout_ms), "no result came"
+        message: dict[str, Any] = json.loads(self._sub.recv_multipart()[1])
+        return message
+
+    def quiet(self, ms: int = 300) -> bool:
+        return not self._sub.poll(ms)
+
+    def close(self) -> None:
+        self._dealer.close(0)
+        self._sub.close(0)
+
+
+@pytest.fixture
+def node(tmp_path: Path, toy_model: Path) -> Iterator[Controller]:
+    """A node whose line waits for triggers; its pictures are good and bad in turn."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(20):
+        cells = [(2, 2)] if number % 2 else []
+        cv2.imwrite(str(folder / f"part{number:02}.png"), toys.detector_picture(cells, seed=number))
+    (tmp_path / "lenient.yaml").write_text("judge: {classes: {bright: {max_count: 5}}}\n")
+    context = zmq.Context()
+    publish, commands = free_endpoint(context), free_endpoint(context)
+    (tmp_path / "line.yaml").write_text(f"""\
+camera: {{type: folder, path: pictures, loop: true}}
+model: {{path: {toy_model}}}
+runtime: {{provider: cpu}}
+recipes: {{lenient: lenient.yaml}}
+results: {{publish: "{publish}", commands: "{commands}"}}
+limits: {{pacing: realtime, deadline_ms: 5000, trigger: software}}
+""")
+    process = subprocess.Popen([sys.executable, "-m", "edge_app", "--pipeline", str(tmp_path / "line.yaml")])
+    controller = Controller(context, publish, commands)
+    for _ in range(100):
+        reply = controller.ask("status")
+        if reply.get("mode") == "RUNNING":
+            break
+        time.sleep(0.1)
+    time.sleep(0.2)  # the subscription arrives
+    yield controller
+    process.terminate()
+    assert process.wait(5) == 0
+    controller.close()
+    context.destroy(0)
+
+
+def test_a_trigger_has_its_result_part_and_deadline(node: Controller) -> None:
+    assert node.quiet(), "nothing is inspected without a trigger"
+    assert node.ask("trigger", trigger_id=7, part_id="A-7", budget_us=4_000_000)["ok"]
+    result = node.result()
+    assert (result["trigger_id"], result["part_id"], result["verdict"], result["frame_id"]) == (7, "A-7", "PASS", 1)
+    assert result["deadline_us"] - result["t_capture_us"] <= 4_000_000
+    assert node.ask("trigger", trigger_id=8)["ok"]
+    assert node.result()["reason"] == "DEFECT"
+
+
+def test_trigger_ids_rise_and_a_late_one_is_late(node: Controller) -> None:
+    assert node.ask("trigger", trigger_id=5, budget_us=1)["ok"]
+    assert node.result()["reason"] == "LATE"
+    reply = node.ask("trigger", trigger_id=5)
+    assert (reply["ok"], reply["code"]) == (False, "CONFLICT")
+    assert node.quiet()
+
+
+def test_hold_seals_not_running_and_start_goes_on(node: Controller) -> None:
+    assert node.ask("hold")["mode"] == "HOLD"
+    assert node.ask("trigger", trigger_id=1)["ok"]
+    assert node.result()["reason"] == "NOT_RUNNING"
+    assert node.ask("start")["mode"] == "RUNNING"
+    assert node.ask("trigger", trigger_id=2)["ok"]
+    assert node.result()["verdict"] in ("PASS", "FAIL")
+
+
+def test_a_recipe_is_prepared_then_activated(node: Controller) -> None:
+    recipes = {recipe["name"]: recipe["rev"] for recipe in node.ask("hello")["recipes"]}
+    assert set(recipes) == {"line", "lenient"}
+    refused = node.ask("activate_recipe", name="lenient", rev=recipes["lenient"])
+    assert refused["code"] == "NOT_READY", "two phases"
+    assert node.ask("prepare_recipe", name="lenient", rev="sha256:other")["code"] == "CONFLICT"
+    assert node.ask("prepare_recipe", name="none", rev="x")["code"] == "NOT_FOUND"
+    assert node.ask("trigger", trigger_id=1)["ok"]
+    assert node.result()["recipe"] == {"name": "line", "rev": recipes["line"]}
+    assert node.ask("prepare_recipe", name="lenient", rev=recipes["lenient"])["ok"]
+    assert node.ask("activate_recipe", name="lenient", rev=recipes["lenient"])["ok"]
+    assert node.ask("trigger", trigger_id=2)["ok"]
+    bad_part = node.result()
+    assert bad_part["recipe"] == {"name": "lenient", "rev": recipes["lenient"]}
+    assert (bad_part["verdict"], len(bad_part["detections"])) == ("PASS", 1), "up to five are accepted now"
+
+
+def test_self_test_needs_a_canary(node: Controller) -> None:
+    assert node.ask("self_test")["code"] == "UNAVAILABLE"

@@ -144,9 +144,9 @@ def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, boo
 
 
 def _usable(policy: Policy, state: State) -> frozenset[PlanKind]:
-    """Plans that are ready and may be switched to from the present one."""
+    """Plans that are ready and may be switched to from the present one; any, before the first trigger."""
     ready = {plan for plan, health in state.health.items() if health.phase is Phase.READY}
-    if state.held.rung is not None:
+    if state.held.rung is not None and state.pace.last_us != 0:
         ready = {plan for plan in ready if policy.may_switch(state.held.rung.plan, plan)}
     if state.held.operator in ready:
         return frozenset({state.held.operator})

@@ -66,6 +66,7 @@ def zones_at(t_us: int, board: tuple[tuple[float | None, float], ...]) -> ZoneSn
 def history(policy: Policy, days: list[tuple[float, object, list[Event]]], answer=all_well) -> tuple[Driver, list]:
     """Plays moments; returns the driver and every (time, state before, inputs' events, decision)."""
     driver = Driver(policy, answer, deadline_us=240_000)
+    driver.state, _ = admit(driver.state, driver.now_us)  # before the first trigger nothing dwells or must agree
     seen = []
     for after_s, board, happened in days:
         before = driver.state

@@ -26,7 +26,7 @@ from edge_app.scheduler import (
     initial_state,
     retry_plan,
 )
-from edge_app.simulation.plant import ZONES, Constants, Plant
+from edge_app.simulation.plant import FULL_CLOCK_GHZ, ZONES, Constants, Plant
 from edge_app.simulation.scenario import Scenario
 from edge_app.thermal import ZoneFile, ZoneReader
 from edge_app.verdict import Placement, PlanKind, PowerMode, SchedReason
@@ -53,7 +53,12 @@ class Sample:
     power_mode: PowerMode | None
     rate: float
     reason: SchedReason | None
+    clock_ghz: float | None
+    """Of the NPU, as the power mode and the chip's own throttling leave it."""
+    infer_ms: float | None
+    """Of the last run; None: the last frame was not run."""
     latency_ms: float | None
+    """From capture to verdict."""
 
 
 @dataclass
@@ -160,6 +165,7 @@ class Served:
     """A counter of Run."""
     nsp_j: float = 0.0
     cpu_j: float = 0.0
+    infer_ms: float | None = None
     latency_ms: float | None = None
 
 
@@ -319,7 +325,7 @@ class Scheduled:
                 run.first_good_ms.append((now - failed_us) / 1000)
             self._seen = (Observation(placement.plan, placement.power_mode, round(ms * 1000), other_us),)
             latency_ms = (now - world.t_us) / 1000
-            return Served(now, self._line.outcome(now), nsp_j, cpu_j + k.host_j, latency_ms)
+            return Served(now, self._line.outcome(now), nsp_j, cpu_j + k.host_j, ms, latency_ms)
 
 
 class Unscheduled:
@@ -351,7 +357,7 @@ class Unscheduled:
             return NOT_SERVED
         now += round(ms * 1000)
         self._line.occupy(now)
-        return Served(now, self._line.outcome(now), nsp_j, cpu_j + k.host_j, (now - world.t_us) / 1000)
+        return Served(now, self._line.outcome(now), nsp_j, cpu_j + k.host_j, ms, (now - world.t_us) / 1000)
 
 
 def simulate(scenario: Scenario, constants: Constants | None = None, scheduled: bool = True) -> Run:
@@ -406,15 +412,10 @@ def _count_heat(run: Run, plant: Plant, dt_s: float) -> None:
 
 def _sample(t_s: float, plant: Plant, placement: Placement | None, served: Served) -> Sample:
     nsp, cpu, skin = plant.temps_c
-    if placement is None:
-        return Sample(t_s, plant.air_c, (nsp, cpu, skin), None, None, 0.0, None, served.latency_ms)
-    return Sample(
-        t_s,
-        plant.air_c,
-        (nsp, cpu, skin),
-        placement.plan,
-        placement.power_mode,
-        placement.rate,
-        placement.reason,
-        served.latency_ms,
-    )
+    plan = mode = reason = clock_ghz = None
+    rate = 0.0
+    if placement is not None:
+        plan, mode, rate, reason = placement.plan, placement.power_mode, placement.rate, placement.reason
+        clock_ghz = plant.clock_share(mode) * FULL_CLOCK_GHZ
+    temps_c = (nsp, cpu, skin)
+    return Sample(t_s, plant.air_c, temps_c, plan, mode, rate, reason, clock_ghz, served.infer_ms, served.latency_ms)

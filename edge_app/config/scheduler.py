@@ -28,14 +28,14 @@ class ZoneRule(Section):
         None, gt=0, lt=150, title="Trip point", description="null: the zone's lowest passive or hot trip point."
     )
     warm_c: float | None = Field(
-        None, gt=-50, lt=150, title="Warm from", description="Below, nothing is held back; null: 20 K below trip."
+        None, gt=-50, lt=150, title="Warm from", description="Below, nothing is held back; null: 12 K below trip."
     )
     hot_c: float | None = Field(
         None,
         gt=-50,
         lt=150,
         title="Hot from",
-        description="What an unreadable zone counts as; null: 7 K below the trip point.",
+        description="What an unreadable zone counts as; null: 3 K below the trip point.",
     )
     default_trip_c: float = Field(
         90.0, gt=0, lt=150, title="Trip point without one", description="For zones that have none of their own."

@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("quantize", _add_quantize, "make the QDQ model that NPU plans are compiled from"),
         ("compile", _add_compile, "make the plans of each SoC"),
         ("verify", _add_verify, "compare every plan with the float model"),
+        ("compare", _add_compare, "the shipped model beside onnxruntime's default and plain A8W8 and A16W8"),
         ("record", _add_record, "note what was seen on a real board"),
         ("show", _add_show, "plans of a model: size, segments, float ops, cycles, accuracy"),
         ("list", _add_list, "all models"),
@@ -47,13 +48,19 @@ def run(args: argparse.Namespace) -> int:
             wanted="the package onnx",
             remedy="pip install 'edge_app[toolchain]'",
         )
-    from edge_app.commands import model_make, model_show, model_verify
+    from edge_app.commands import model_compare, model_make, model_show, model_verify
 
     verbs: dict[str, Any] = {
-        "import": model_make.run_import, "quantize": model_make.run_quantize, "compile": model_make.run_compile,
-        "verify": model_verify.run_verify, "record": model_show.run_record, "show": model_show.run_show,
-        "list": model_show.run_list, "socs": model_show.run_socs,
-    }  # fmt: skip
+        "import": model_make.run_import,
+        "quantize": model_make.run_quantize,
+        "compile": model_make.run_compile,
+        "verify": model_verify.run_verify,
+        "compare": model_compare.run_compare,
+        "record": model_show.run_record,
+        "show": model_show.run_show,
+        "list": model_show.run_list,
+        "socs": model_show.run_socs,
+    }
     return int(verbs[args.verb](args))
 
 
@@ -99,7 +106,9 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="val", metavar="KEY", help="of --data (default: val)")
     parser.add_argument("--limit", type=positive, default=40, metavar="N", help="pictures for the loss (default: 40)")
     parser.add_argument(
-        "--rescue", action="store_true", help="equalise and correct biases, if it helps (done anyway below cosine 0.99)"
+        "--rescue",
+        action="store_true",
+        help="equalise and correct biases, if it helps (tried anyway below cosine 0.99)",
     )
     parser.add_argument("--no-cut", action="store_true", help="leave the YOLO head in the graph")
     parser.add_argument("--recipes", type=Path, default=Path("calibration"), metavar="DIR", help="default: calibration")
@@ -130,6 +139,18 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drift", action="store_true", help="look for the layer where drift starts, also if all is well"
     )
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument(
+        "--calibration", type=Path, required=True, metavar="DIR", help="the pictures it was quantised with"
+    )
+    parser.add_argument("--list", dest="list_file", type=Path, metavar="F", help="which pictures of DIR: a path a line")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="a YOLO data set")
+    parser.add_argument("--split", default="test", metavar="KEY", help="of data.yaml (default: test)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="so many pictures, evenly spread")
+    parser.add_argument("--soc", default="qcs8550", metavar="S,S", help="count cycles on these (default: qcs8550)")
 
 
 def _add_record(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Manifest, Plan
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
-from edge_app.toolchain import calibration, compile, htp, import_, measure, opsupport, plots, quantize_model
+from edge_app.toolchain import calibration, compile, htp, import_, measure, opsupport, plots, quantize_model, remake
 from edge_app.toolchain.dataset import read_dataset
 from edge_app.toolchain.quantize import Activations, Recipe, Style
 from edge_app.toolchain.socs import SHIPPED, Soc, socs_named
@@ -27,9 +27,14 @@ def bars() -> Iterator[quantize_model.Progress]:
     """Progress bars on stderr; on no terminal they say nothing."""
     console = people()
     with Progress(
-        TextColumn("{task.description:28}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    ) as progress:  # fmt: skip
+        TextColumn("{task.description:28}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
 
         def opened(name: str) -> measure.Step:
             task: TaskID = progress.add_task(name, total=None)
@@ -50,10 +55,17 @@ def say(text: str) -> None:
 def run_import(args: argparse.Namespace) -> int:
     """Makes a model folder."""
     given = import_.Given(
-        name=args.name, task=args.task, labels=None if args.labels is None else _labels(args.labels), head=args.head,
-        size=None if args.size is None else _size(args.size), color=args.color, fit=args.fit, scale=args.scale,
-        mean=None if args.mean is None else tuple(args.mean), std=None if args.std is None else tuple(args.std),
-    )  # fmt: skip
+        name=args.name,
+        task=args.task,
+        labels=None if args.labels is None else _labels(args.labels),
+        head=args.head,
+        size=None if args.size is None else _size(args.size),
+        color=args.color,
+        fit=args.fit,
+        scale=args.scale,
+        mean=None if args.mean is None else tuple(args.mean),
+        std=None if args.std is None else tuple(args.std),
+    )
     socs = socs_named(args.soc or ",".join(SHIPPED))
     imported = import_.import_model(import_.read_source(args.file, given.size), given, str(args.file))
     ops: list[opsupport.OpSupport] = []
@@ -64,22 +76,36 @@ def run_import(args: argparse.Namespace) -> int:
             )
     folder = import_.write_folder(imported, given, args.models / args.name, args.file)
     document: dict[str, Any] = {
-        "model": args.name, "folder": str(folder), "head": imported.head.kind, "input": imported.image.model_dump(mode="json"),
-        "labels": list(imported.labels), "fixed": imported.fixes, "notes": imported.notes, "metadata": imported.metadata,
+        "model": args.name,
+        "folder": str(folder),
+        "head": imported.head.kind,
+        "input": imported.image.model_dump(mode="json"),
+        "labels": list(imported.labels),
+        "fixed": imported.fixes,
+        "notes": imported.notes,
+        "metadata": imported.metadata,
         "ops": [op.document() for op in ops],
-    }  # fmt: skip
+    }
     if args.json:
         print_json(document)
         return int(ExitCode.OK)
-    print_table(f"{args.name} in {folder}", ("", ""), [
-        ("head", imported.head.kind), ("input", f"{imported.image.width} x {imported.image.height} {imported.image.layout}"),
-        ("labels", ", ".join(imported.labels[:12])), *(("fixed", fix) for fix in imported.fixes),
-        *(("note", note) for note in imported.notes),
-    ])  # fmt: skip
+    print_table(
+        f"{args.name} in {folder}",
+        ("", ""),
+        [
+            ("head", imported.head.kind),
+            ("input", f"{imported.image.width} x {imported.image.height} {imported.image.layout}"),
+            ("labels", ", ".join(imported.labels[:12])),
+            *(("fixed", fix) for fix in imported.fixes),
+            *(("note", note) for note in imported.notes),
+        ],
+    )
     if ops:
-        print_table("Ops on the HTP (asked of the compiler, node by node)", ("op", "nodes", *(s.name for s in socs)), [
-            (op.op_type, op.count, *(op.words[s.name] for s in socs)) for op in ops
-        ])  # fmt: skip
+        print_table(
+            "Ops on the HTP (asked of the compiler, node by node)",
+            ("op", "nodes", *(s.name for s in socs)),
+            [(op.op_type, op.count, *(op.words[s.name] for s in socs)) for op in ops],
+        )
     return int(ExitCode.OK)
 
 
@@ -103,21 +129,33 @@ def run_quantize(args: argparse.Namespace) -> int:
             got="neither",
         )
     options = quantize_model.Options(
-        recipe=Recipe(args.activations or _default_activations(manifest, args), Style.parse(args.style), raised), method=args.method,
-        recipe_folder=args.recipes / manifest.name, recipe_text=_recipe_text(args, files),
+        recipe=Recipe(args.activations or _default_activations(manifest, args), Style.parse(args.style), raised),
+        method=args.method,
+        recipe_folder=args.recipes / manifest.name,
+        recipe_text=_recipe_text(args, files),
         target_loss=None if args.target_loss is None else quantize_model.parse_loss(args.target_loss),
-        rescue=args.rescue, cut=not args.no_cut,
-    )  # fmt: skip
+        rescue=args.rescue,
+        cut=not args.no_cut,
+    )
     with bars() as progress:
         report = quantize_model.quantize_model(folder, chosen, options, samples, say, progress)
     if args.plot is not None:
         plots.error_by_layer(report.errors, args.plot)
     document = {
-        "model": manifest.name, "sha256": report.sha256, "warnings": report.warnings, "cosine": report.cosine, "metric": report.metric,
-        "float": report.float_metric, "quantized": report.metric_value, "within_target": report.within_target,
-        "raised": list(report.raised), "rescue": report.rescued, "cost_to_a8": report.cost_to_a8, "tries": report.tries,
+        "model": manifest.name,
+        "sha256": report.sha256,
+        "warnings": report.warnings,
+        "cosine": report.cosine,
+        "metric": report.metric,
+        "float": report.float_metric,
+        "quantized": report.metric_value,
+        "within_target": report.within_target,
+        "raised": list(report.raised),
+        "rescue": report.rescued,
+        "cost_to_a8": report.cost_to_a8,
+        "tries": report.tries,
         "layers": [{"layer": e.layer, "error": e.error, "mac_share": e.mac_share} for e in report.errors],
-    }  # fmt: skip
+    }
     if args.json:
         print_json(document)
     else:
@@ -136,9 +174,15 @@ def _remake_quantized(folder: Path, as_json: bool) -> int:
     if as_json:
         print_json({"ok": made == bound, "made": made, "bound": bound})
     else:
-        print_table("QDQ model made again from the encodings", ("", ""), [
-            ("made", made), ("manifest", bound), ("the same bytes", "yes" if made == bound else "NO"),
-        ])  # fmt: skip
+        print_table(
+            "QDQ model made again from the encodings",
+            ("", ""),
+            [
+                ("made", made),
+                ("manifest", bound),
+                ("the same bytes", "yes" if made == bound else "NO"),
+            ],
+        )
     return int(ExitCode.OK if made == bound else ExitCode.CHECK_FAILED)
 
 
@@ -147,9 +191,14 @@ def _show_quantized(document: dict[str, Any], report: quantize_model.Report) -> 
     print_table(document["model"], ("", ""), [(key, document[key]) for key in keys if document[key] not in ("", None)])
     worst = sorted(report.errors, key=lambda e: -e.error)[:12]
     if worst:
-        print_table("Layers that lose most at 8 bits", ("layer", "noise / signal", "share of MACs", "at 16 bits"), [
-            (e.layer, f"{e.error:.5f}", f"{100 * e.mac_share:.1f} %", "yes" if e.layer in report.raised else "") for e in worst
-        ])  # fmt: skip
+        print_table(
+            "Layers that lose most at 8 bits",
+            ("layer", "noise / signal", "share of MACs", "at 16 bits"),
+            [
+                (e.layer, f"{e.error:.5f}", f"{100 * e.mac_share:.1f} %", "yes" if e.layer in report.raised else "")
+                for e in worst
+            ],
+        )
 
 
 def run_compile(args: argparse.Namespace) -> int:
@@ -160,7 +209,7 @@ def run_compile(args: argparse.Namespace) -> int:
     kinds = plan_kinds(args.plans)
     if args.check:
         return _check_plans(folder, manifest, socs, kinds, args.json)
-    source, quantized = compile.quantized_of(folder, manifest)
+    source, quantized = remake.quantized_of(folder, manifest)
     qdq = compile.with_shapes(source)
     host_ops = None if args.host_ops is None else [op for op in args.host_ops.split(",") if op]
     wanted = compile.wanted_plans(manifest, qdq, socs, kinds, host_ops)
@@ -207,9 +256,17 @@ def plan_row(folder: Path, plan: Plan) -> tuple[object, ...]:
     fused = ", ".join(f"{count} {kind}" for kind, count in r.fused_ops.items())
     cycles = None if r.simulated_cycles is None else f"{r.simulated_cycles / 1e6:.3g}"
     return (
-        plan.plan, plan.soc, size, r.segments, r.crossings, f"{r.crossing_bytes / 1e3:.0f}", cycles,
-        ", ".join(r.float_ops) or "none", fused or "none", f"{r.macs_a8 / 1e6:.4g} / {r.macs_a16 / 1e6:.4g}",
-    )  # fmt: skip
+        plan.plan,
+        plan.soc,
+        size,
+        r.segments,
+        r.crossings,
+        f"{r.crossing_bytes / 1e3:.0f}",
+        cycles,
+        ", ".join(r.float_ops) or "none",
+        fused or "none",
+        f"{r.macs_a8 / 1e6:.4g} / {r.macs_a16 / 1e6:.4g}",
+    )
 
 
 def plan_kinds(text: str) -> list[PlanKind]:
@@ -229,7 +286,7 @@ def _check_plans(
         raise ModelError(
             "the manifest has no such plan to check", where=manifest.name, got=f"{kinds} for {sorted(names)}"
         )
-    same = [(plan, compile.remake(folder, manifest, plan)) for plan in plans]
+    same = [(plan, remake.remake(folder, manifest, plan)) for plan in plans]
     ok = all(equal for _, equal in same)
     if as_json:
         print_json({"ok": ok, "plans": [{"plan": str(p.plan), "soc": p.soc, "same_bytes": equal} for p, equal in same]})

@@ -31,27 +31,53 @@ def run_show(args: argparse.Namespace) -> int:
     if npu:
         print_table("Plans", PLAN_COLUMNS, [plan_row(folder, plan) for plan in npu])
     rows = [
-        (plan.plan, plan.soc, v.on, v.images, v.cosine_min, *_metrics(v.metrics, v.float_metrics), len(v.verdicts_flipped),
-         "yes" if v.ok else "NO", "simulated" if v.simulated else "board")
-        for plan in npu for v in plan.verified
-    ]  # fmt: skip
+        (
+            plan.plan,
+            plan.soc,
+            v.on,
+            v.images,
+            v.cosine_min,
+            *_metrics(v.metrics, v.float_metrics),
+            len(v.verdicts_flipped),
+            "yes" if v.ok else "NO",
+            "simulated" if v.simulated else "board",
+        )
+        for plan in npu
+        for v in plan.verified
+    ]
     if rows:
         columns = ("plan", "SoC", "on", "images", "cosine", "metric", "plan", "float", "flipped", "held", "where")
         print_table("Verified", columns, rows)
     if manifest.boards:
-        print_table("Seen on boards", ("board", "SoC", "plan", "loads", "ms", "firmware", "versions", "date", "note"), [
-            (b.board, b.soc, b.plan, "yes" if b.loads else "NO", b.latency_ms, b.firmware, b.versions, b.date, b.note)
-            for b in manifest.boards
-        ])  # fmt: skip
+        print_table(
+            "Seen on boards",
+            ("board", "SoC", "plan", "loads", "ms", "firmware", "versions", "date", "note"),
+            [
+                (
+                    b.board,
+                    b.soc,
+                    b.plan,
+                    "yes" if b.loads else "NO",
+                    b.latency_ms,
+                    b.firmware,
+                    b.versions,
+                    b.date,
+                    b.note,
+                )
+                for b in manifest.boards
+            ],
+        )
     return int(ExitCode.OK)
 
 
 def _facts(manifest: Manifest) -> list[tuple[str, object]]:
     image, q = manifest.input, manifest.quantized
     facts: list[tuple[str, object]] = [
-        ("task", manifest.task), ("labels", ", ".join(manifest.labels[:12])), ("head", manifest.head.kind),
+        ("task", manifest.task),
+        ("labels", ", ".join(manifest.labels[:12])),
+        ("head", manifest.head.kind),
         ("input", f"{image.width} x {image.height} {image.color} {image.layout} {image.dtype}, {image.fit}"),
-    ]  # fmt: skip
+    ]
     if q is not None:
         facts += [
             ("quantised", f"{q.activations}, {q.style}, {len(q.raised)} layers raised, head {q.head.kind}"),
@@ -107,9 +133,14 @@ def run_list(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"ok": not broken, "models": models})
     else:
-        print_table(f"Models in {args.models}", ("name", "task", "head", "quantised", "SoCs", "error"), [
-            (m["name"], m["task"], m["head"], "yes" if m["quantized"] else "no", ", ".join(m["socs"]), m["error"]) for m in models
-        ])  # fmt: skip
+        print_table(
+            f"Models in {args.models}",
+            ("name", "task", "head", "quantised", "SoCs", "error"),
+            [
+                (m["name"], m["task"], m["head"], "yes" if m["quantized"] else "no", ", ".join(m["socs"]), m["error"])
+                for m in models
+            ],
+        )
     return int(ExitCode.CHECK_FAILED if broken else ExitCode.OK)
 
 
@@ -119,10 +150,17 @@ def run_record(args: argparse.Namespace) -> int:
     manifest = load_manifest(folder)
     versions = args.versions or ", ".join(f"{name} {version}" for name, version in qnn.versions().items())
     record = BoardRecord(
-        board=args.board, soc=soc_named(args.soc).name, plan=PlanKind(args.plan), loads=args.loads == "yes",
-        date=_date(args.date), firmware=args.firmware, driver=args.driver, versions=versions, latency_ms=args.latency_ms,
+        board=args.board,
+        soc=soc_named(args.soc).name,
+        plan=PlanKind(args.plan),
+        loads=args.loads == "yes",
+        date=_date(args.date),
+        firmware=args.firmware,
+        driver=args.driver,
+        versions=versions,
+        latency_ms=args.latency_ms,
         note=args.note,
-    )  # fmt: skip
+    )
 
     def edit(tree: Any) -> None:
         tree.setdefault("boards", []).append(plain(record))
@@ -146,12 +184,28 @@ def _date(text: str | None) -> str:
 def run_socs(args: argparse.Namespace) -> int:
     """The SoC table."""
     if args.json:
-        print_json({"socs": [
-            {"name": s.name, "soc_model": s.soc_model, "htp_arch": s.htp_arch, "vtcm_mb": s.vtcm_mb, "float": s.float_support,
-             "source": s.source} for s in SOCS.values()
-        ]})  # fmt: skip
+        print_json(
+            {
+                "socs": [
+                    {
+                        "name": s.name,
+                        "soc_model": s.soc_model,
+                        "htp_arch": s.htp_arch,
+                        "vtcm_mb": s.vtcm_mb,
+                        "float": s.float_support,
+                        "source": s.source,
+                    }
+                    for s in SOCS.values()
+                ]
+            }
+        )
     else:
-        print_table("SoCs ([E], [L]: see edge_app/toolchain/socs.py)", ("name", "number", "HTP", "VTCM, MB", "float", "chip", "source"), [
-            (s.name, s.soc_model, f"v{s.htp_arch}", s.vtcm_mb, s.float_support, s.marketing, s.source) for s in SOCS.values()
-        ])  # fmt: skip
+        print_table(
+            "SoCs ([E], [L]: see edge_app/toolchain/socs.py)",
+            ("name", "number", "HTP", "VTCM, MB", "float", "chip", "source"),
+            [
+                (s.name, s.soc_model, f"v{s.htp_arch}", s.vtcm_mb, s.float_support, s.marketing, s.source)
+                for s in SOCS.values()
+            ],
+        )
     return int(ExitCode.OK)

@@ -15,7 +15,7 @@ from edge_app.config.manifest import Manifest, Plan
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
 from edge_app.runtime.qnn import is_simulator
-from edge_app.toolchain import compile, drift, graph, measure, verify
+from edge_app.toolchain import compile, drift, graph, measure, remake, verify
 from edge_app.toolchain.dataset import pictures_in, read_dataset
 from edge_app.toolchain.golden import golden_samples
 from edge_app.toolchain.measure import Sample, Side
@@ -104,7 +104,7 @@ def _drift(folder: Path, manifest: Manifest, side: Side, rung: verify.Rung, samp
     file = folder / manifest.float_model.file
     cut = manifest.quantized is not None and manifest.quantized.head.kind == "yolov8_cut"
     prepared = prepare(graph.load(file), manifest.head, manifest.input, str(file), cut=cut)
-    qdq = compile.with_shapes(compile.quantized_of(folder, manifest)[0])
+    qdq = compile.with_shapes(remake.quantized_of(folder, manifest)[0])
     float_side = Side(manifest.input, manifest.head, tuple(manifest.outputs))
     soc = None if rung.soc is None else soc_named(rung.soc)
     layers = drift.drift_by_layer(prepared.model, qdq, side, float_side, samples, soc)

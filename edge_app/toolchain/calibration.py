@@ -1,10 +1,11 @@
-"""The pictures whose ranges a model is quantised with: chosen, digested, looked at, and put through the C preprocessing."""
+"""The pictures whose ranges a model is quantised with: chosen, digested, and put through the C preprocessing."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import io
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,14 +113,14 @@ def ranges_of(
     workdir: Path,
     step: Step = lambda _done, _of: None,
 ) -> Ranges:
-    """Lowest and highest value of every float tensor over the calibration pictures, by min-max, percentile or entropy."""
+    """Lowest and highest value of every float tensor over the pictures, by min-max, percentile or entropy."""
     calibrator = create_calibrator(
         model, None, augmented_model_path=str(workdir / "augmented.onnx"), calibrate_method=METHODS[method]
     )
-    with contextlib.redirect_stdout(io.StringIO()):  # the histogram calibrators print
+    with quiet():
         for done, data in enumerate(tensors(files, image), 1):
             # One picture at a time: a histogram calibrator keeps all activations of one call in memory.
-            calibrator.collect_data(_Once(image.name, data))
+            calibrator.collect_data(Pictures(image.name, [data]))
             step(done, len(files))
         return _bounds(calibrator)
 
@@ -131,22 +132,47 @@ def _bounds(calibrator: CalibraterBase) -> Ranges:
     }
 
 
-class _Once(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
-    """One input, given once."""
+class Pictures(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    """Inputs as onnxruntime's calibrators read them, each given once."""
 
-    def __init__(self, name: str, data: npt.NDArray[np.generic]) -> None:
-        self._left: list[dict[str, npt.NDArray[np.generic]]] = [{name: data}]
+    def __init__(self, name: str, data: Sequence[npt.NDArray[np.generic]]) -> None:
+        self._left = [{name: one} for one in reversed(data)]
 
     def get_next(self) -> dict[str, npt.NDArray[np.generic]] | None:
+        """The next input; None at the end."""
         return self._left.pop() if self._left else None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """onnxruntime's quantizer prints, and warns on the root logger of what is done on purpose here."""
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        root.setLevel(before)
 
 
 def _thumbnail(picture: npt.NDArray[np.uint8], image: InputSpec) -> npt.NDArray[np.float32]:
     """16 x 16 grey levels of what the model will see."""
-    grey = image.model_copy(update={
-        "width": 16, "height": 16, "color": "GRAY", "dtype": "uint8", "fit": "stretch", "method": "area",
-        "quant_scale": None, "quant_zero_point": None, "scale": 1 / 255, "mean": (0.0,), "std": (1.0,),
-    })  # fmt: skip
+    grey = image.model_copy(
+        update={
+            "width": 16,
+            "height": 16,
+            "color": "GRAY",
+            "dtype": "uint8",
+            "fit": "stretch",
+            "method": "area",
+            "quant_scale": None,
+            "quant_zero_point": None,
+            "scale": 1 / 255,
+            "mean": (0.0,),
+            "std": (1.0,),
+        }
+    )
     if min(picture.shape[:2]) < 16:
         grey = grey.model_copy(update={"method": "bilinear"})
     return tensor(picture, grey)[0].astype(np.float32).reshape(16, 16)

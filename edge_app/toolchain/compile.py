@@ -16,9 +16,10 @@ from edge_app.config.manifest import Artifact, Manifest, Plan, PlanReport, Quant
 from edge_app.config.save import edit_manifest
 from edge_app.engine import tensor_of
 from edge_app.errors import ModelError, RuntimeFault
-from edge_app.model import check_digest, sha256_of
+from edge_app.model import sha256_of
 from edge_app.runtime import qnn
 from edge_app.toolchain import audit, graph, htp
+from edge_app.toolchain.remake import EDGES
 from edge_app.toolchain.socs import Soc
 from edge_app.verdict import PlanKind
 
@@ -39,21 +40,6 @@ class Wanted:
     def file(self) -> str:
         """Relative to the model's folder."""
         return f"plans/{self.soc.name}/{self.kind}.onnx"
-
-
-def quantized_of(folder: Path, manifest: Manifest) -> tuple[Path, Quantized]:
-    """The QDQ model that plans are compiled from, its digest checked.
-
-    Raises:
-        ModelError: the model was not quantised yet, or the file is another one.
-    """
-    if manifest.quantized is None:
-        raise ModelError(
-            "the model is not quantised yet",
-            where=str(folder),
-            remedy=f"edge_app model quantize {manifest.name} --calibration DIR",
-        )
-    return check_digest(folder, manifest.quantized.model), manifest.quantized
 
 
 def wanted_plans(
@@ -107,19 +93,36 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
     macs, crossings = audit.count_macs(qdq), audit.count_crossings(plan)
     versions = qnn.versions()
     return Plan(
-        plan=wanted.kind, soc=wanted.soc.name, soc_model=wanted.soc.soc_model, htp_arch=wanted.soc.htp_arch,
-        vtcm_mb=wanted.soc.vtcm_mb, artifacts=(Artifact(file=wanted.file, sha256=sha256_of(file)),), embedded_in_git=False,
-        input=quantized.input, head=quantized.head, outputs=quantized.outputs,
-        tools=Toolversions(onnxruntime=versions["onnxruntime"], onnxruntime_qnn=versions["onnxruntime_qnn"],
-                           qairt=audit.compiler_version(plan)),
+        plan=wanted.kind,
+        soc=wanted.soc.name,
+        soc_model=wanted.soc.soc_model,
+        htp_arch=wanted.soc.htp_arch,
+        vtcm_mb=wanted.soc.vtcm_mb,
+        artifacts=(Artifact(file=wanted.file, sha256=sha256_of(file)),),
+        embedded_in_git=False,
+        input=quantized.input,
+        head=quantized.head,
+        outputs=quantized.outputs,
+        tools=Toolversions(
+            onnxruntime=versions["onnxruntime"],
+            onnxruntime_qnn=versions["onnxruntime_qnn"],
+            qairt=audit.compiler_version(plan),
+        ),
         host_ops=host_ops_of(placed),
         report=PlanReport(
-            segments=crossings.segments, crossings=crossings.count, crossing_bytes=crossings.size_bytes,
-            io_bytes=audit.io_bytes(qdq), simulated_cycles=profile.cycles if qnn.is_simulator() else None,
-            macs_a8=macs.a8, macs_a16=macs.a16, macs_float=macs.in_float, transposes=profile.transposes,
-            float_ops=profile.float_ops, fused_ops=profile.fused_ops,
+            segments=crossings.segments,
+            crossings=crossings.count,
+            crossing_bytes=crossings.size_bytes,
+            io_bytes=audit.io_bytes(qdq),
+            simulated_cycles=profile.cycles if qnn.is_simulator() else None,
+            macs_a8=macs.a8,
+            macs_a16=macs.a16,
+            macs_float=macs.in_float,
+            transposes=profile.transposes,
+            float_ops=profile.float_ops,
+            fused_ops=profile.fused_ops,
         ),
-    )  # fmt: skip
+    )
 
 
 def host_ops_of(placed: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -145,44 +148,17 @@ def plain(section: Any) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value not in ([], {}, "")}
 
 
-def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
-    """Makes a plan's file again from the QDQ model; true if it is, byte for byte, the one that the manifest binds.
-
-    The file is put in place only then.
-    """
-    from edge_app.toolchain.socs import soc_named
-
-    if plan.soc is None:
-        raise ModelError("only NPU plans are compiled", got=str(plan.plan))
-    source, _ = quantized_of(folder, manifest)
-    artifact = plan.artifacts[0]
-    file = folder / artifact.file
-    staged = file.with_name(f".{file.name}.staged")
-    try:
-        htp.compile_plan(source, soc_named(plan.soc), staged, affinity_of(plan))
-        same = sha256_of(staged) == artifact.sha256
-        if same:
-            staged.replace(file)
-    finally:
-        staged.unlink(missing_ok=True)
-    return same
-
-
-def affinity_of(plan: Plan) -> tuple[str, ...]:
-    """The host op kinds that the compiler is told of: Q and DQ follow by themselves."""
-    return tuple(op for op in plan.host_ops if op not in ("QuantizeLinear", "DequantizeLinear"))
-
-
 def _refuse_unplanned(placed: Sequence[tuple[str, str]], wanted: Wanted, qdq: onnx.ModelProto) -> None:
-    edges = {"QuantizeLinear", "DequantizeLinear"}
+    edges = set(EDGES)
     allowed = set(wanted.host_ops) | (edges if wanted.host_ops or _has_float_edge(qdq) else set())
     unplanned = [f"{name} ({op})" for name, op in placed if op not in allowed]
     if unplanned:
+        kinds = ",".join(sorted({op for _, op in placed} - EDGES))
         raise RuntimeFault(
-            f"{wanted.soc.name}: {len(unplanned)} nodes of plan {wanted.kind} stay on the CPU that were not planned there",
+            f"{wanted.soc.name}: {len(unplanned)} nodes of plan {wanted.kind} stay on the CPU, unplanned",
             wanted=f"on the CPU only: {', '.join(wanted.host_ops) or 'nothing'}",
             got=", ".join(unplanned[:8]),
-            remedy=f"plan them there (--plans hybrid --host-ops {','.join(sorted({op for _, op in placed}))}), or change the model",
+            remedy=f"plan them there: --plans hybrid --host-ops {kinds}; or change the model",
         )
     lost = set(wanted.host_ops) - {op for _, op in placed}
     if lost:

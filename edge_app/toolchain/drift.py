@@ -46,8 +46,8 @@ def drift_by_layer(
         side: how `qdq` takes pictures.
         float_image: how the float model does.
         samples: a few pictures.
-        soc: on the HTP of this SoC; None: on the CPU. Extra outputs keep the HTP from fusing across them, so what fusion
-            itself adds is not seen here.
+        soc: on the HTP of this SoC; None: on the CPU. Extra outputs keep the HTP from fusing across them, so what
+            fusion itself adds is not seen here.
     """
     pairs = layer_pairs(float_model, qdq)
     wide_float = with_outputs(float_model, [a for _, a, _ in pairs])

@@ -43,9 +43,16 @@ def compile_plan(
         RuntimeFault: the compiler refuses, or the disk is full.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    answer = _ask(soc, {
-        "action": "compile", "model": str(model), "out": str(out), "host_ops": list(host_ops), "optimization": optimization,
-    })  # fmt: skip
+    answer = _ask(
+        soc,
+        {
+            "action": "compile",
+            "model": str(model),
+            "out": str(out),
+            "host_ops": list(host_ops),
+            "optimization": optimization,
+        },
+    )
     return tuple((name, op) for name, op in answer["host_nodes"])
 
 
@@ -76,10 +83,17 @@ def run_plan(
         step: called after each run.
     """
     with tempfile.TemporaryDirectory() as folder:
-        answer = _ask(soc, {
-            "action": "run", "model": str(model), "inputs": [str(p) for p in inputs], "outputs": [str(p) for p in outputs],
-            "profile": str(Path(folder, "profile.csv")) if profile else None,
-        }, step)  # fmt: skip
+        answer = _ask(
+            soc,
+            {
+                "action": "run",
+                "model": str(model),
+                "inputs": [str(p) for p in inputs],
+                "outputs": [str(p) for p in outputs],
+                "profile": str(Path(folder, "profile.csv")) if profile else None,
+            },
+            step,
+        )
     return Ran(
         tuple((name, op) for name, op in answer["host_nodes"]),
         tuple((level, event, cycles) for level, event, cycles in answer["rows"]),
@@ -125,6 +139,10 @@ def _ask(soc: Soc, request: dict[str, Any], step: Step = lambda _done, _of: None
             )
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     if not answer["ok"]:
-        raise RuntimeFault(f"{soc.name}: {answer['what']}", where=answer.get("where"), got=answer.get("got"),
-                           remedy=answer.get("remedy"))  # fmt: skip
+        raise RuntimeFault(
+            f"{soc.name}: {answer['what']}",
+            where=answer.get("where"),
+            got=answer.get("got"),
+            remedy=answer.get("remedy"),
+        )
     return answer

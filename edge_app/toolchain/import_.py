@@ -395,8 +395,9 @@ def _explain_head(result: Imported, size: tuple[int, int]) -> None:
     branches: Sequence[heads.Branch] = heads.cut_points(result.model, size)
     if branches:
         result.notes.append(
-            f"head: yolov8; quantize cuts it before the DFL and leaves the decode to C: boxes in pixels and scores in 0..1"
-            f" under one 8-bit scale would round every score to 0. New outputs: {', '.join(f'{b.kind}{b.stride}' for b in branches)}"
+            "head: yolov8; quantize cuts it before the DFL and leaves the decode to C: boxes in pixels and scores in"
+            " 0..1 under one 8-bit scale would round every score to 0. New outputs: "
+            + ", ".join(f"{b.kind}{b.stride}" for b in branches)
         )
     else:
         result.notes.append("head: yolov8, but its DFL was not found: it can't be cut, and needs 16-bit activations")

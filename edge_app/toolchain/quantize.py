@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config,
 
 from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec
 from edge_app.errors import ConfigError, ModelError
-from edge_app.toolchain.calibration import Ranges
+from edge_app.toolchain.calibration import Ranges, quiet
 from edge_app.toolchain.graph import Index, drop_dead, inferred, name_nodes, opset, set_metadata, unshare_initializers
 from edge_app.toolchain.heads import cut_head, cut_points
 
@@ -170,7 +169,7 @@ def quantized(prepared: Prepared, ranges: Ranges, recipe: Recipe, workdir: Path)
     save_tensors_data(TensorsData(CalibrationMethod.MinMax, {
         name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()
     }), cache)  # fmt: skip
-    with _quiet():
+    with quiet():
         config = get_qnn_qdq_config(
             model,
             None,
@@ -299,7 +298,8 @@ def with_integer_io(
     drop_dead(result)
     dtype: Literal["uint8", "uint16"] = "uint8" if isinstance(zero, np.uint8) else "uint16"
     spec = image.model_copy(update={
-        "dtype": dtype, "layout": "NHWC" if turn else image.layout, "quant_scale": float(scale), "quant_zero_point": int(zero),
+        "dtype": dtype, "layout": "NHWC" if turn else image.layout, "quant_scale": float(scale),
+        "quant_zero_point": int(zero),
     })  # fmt: skip
     return result, spec, outputs
 
@@ -331,18 +331,6 @@ def _encoding(index: Index, node: NodeProto) -> tuple[np.float32, np.uint8 | np.
 
 def _channels(image: InputSpec) -> int:
     return 1 if image.color == "GRAY" else 3
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """onnxruntime's quantizer warns on the root logger of what is done on purpose here."""
-    root = logging.getLogger()
-    before = root.level
-    root.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        root.setLevel(before)
 
 
 def encodings_document(ranges: Ranges, recipe: Recipe, tensors: Iterable[str]) -> dict[str, Any]:

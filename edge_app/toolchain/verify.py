@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from edge_app.config.manifest import Manifest, Plan, Verified
-from edge_app.config.tensor import OutputSpec
+from edge_app.config.tensor import InputSpec, OutputSpec
 from edge_app.detections import Detections
-from edge_app.errors import EdgeAppError, ModelError
-from edge_app.model import ModelCard, check_digest
+from edge_app.errors import EdgeAppError
+from edge_app.model import ModelCard
 from edge_app.toolchain import audit, graph, htp, measure
 from edge_app.toolchain.calibration import tensor
-from edge_app.toolchain.compile import affinity_of, quantized_of, remake, with_shapes
+from edge_app.toolchain.compile import with_shapes
 from edge_app.toolchain.measure import Found, Outputs, Sample, Side
 from edge_app.toolchain.metrics import Interval, bootstrap_map50_95
 from edge_app.toolchain.quantize import prepare
+from edge_app.toolchain.remake import affinity_of, make_missing, quantized_of
 from edge_app.toolchain.socs import soc_named
 
 Progress = Callable[[str], measure.Step]
@@ -126,7 +127,7 @@ class Ladder:
     def _plan(self, plan: Plan) -> None:
         name = f"{plan.plan} {plan.soc}"
         try:
-            file = self._file_of(plan)
+            file = make_missing(self.folder, self.manifest, plan)
             outputs, problems = self._outputs_htp(plan, file)
         except EdgeAppError as error:
             self.rungs.append(
@@ -139,18 +140,6 @@ class Ladder:
             )
             return
         self._add(name, str(plan.plan), plan.soc, outputs, problems)
-
-    def _file_of(self, plan: Plan) -> Path:
-        """The plan's file; made again if it was not shipped, and then the very bytes that the manifest binds."""
-        there = (self.folder / plan.artifacts[0].file).is_file()
-        if not there and not remake(self.folder, self.manifest, plan):
-            raise ModelError(
-                "the plan was compiled again, and is another one than the manifest binds",
-                where=plan.artifacts[0].file,
-                wanted=f"made with {plan.tools}",
-                remedy="compile the model again with the installed versions",
-            )
-        return check_digest(self.folder, plan.artifacts[0])
 
     def _add(
         self, name: str, plan: str | None, soc: str | None, outputs: list[Outputs], problems: Sequence[str] = ()
@@ -174,7 +163,12 @@ class Ladder:
             )
             if before != after
         ]
-        rung.problems += [*problems, *stuck_outputs(real, self.samples), *saturated(outputs, specs)]
+        rung.problems += [
+            *problems,
+            *input_problems(self.side, self.float_side, self.samples),
+            *stuck_outputs(real, self.samples),
+            *saturated(outputs, specs),
+        ]
         if rung.cosine is not None and rung.cosine < self.gates.cosine:
             rung.problems.append(f"cosine {rung.cosine:.4f} is below {self.gates.cosine}")
         if rung.loss > self.gates.loss and (rung.loss_low is None or rung.loss_low > 0):
@@ -247,6 +241,38 @@ class Ladder:
 
     def _kept(self, sha256: str, where: str, sample: Sample) -> Path:
         return self.cache / f"{where}-{sha256[:16]}" / f"{sample.sha256[:16]}.npz"
+
+
+def input_problems(side: Side, float_side: Side, samples: Sequence[Sample]) -> list[str]:
+    """Whether a version of the model is fed the same pictures as the float model: the exact tensors, compared.
+
+    An integer input stands for (q - zero_point) * scale; it must be the float input to within half a step. Swapped
+    channels and another normalisation are named.
+    """
+    for sample in samples[:COMPARED_INPUTS]:
+        wanted = _planes(tensor(sample.picture, float_side.image)[0], float_side.image)
+        got = _planes(tensor(sample.picture, side.image)[0], side.image)
+        allowed = 0.51 * (side.image.quant_scale or 0.0) + 1e-5
+        if wanted.shape != got.shape:
+            return [f"the input has another shape than the float model's: {got.shape}, {wanted.shape}"]
+        error = float(np.abs(got - wanted).max())
+        if error > allowed:
+            swapped = float(np.abs(got[::-1] - wanted).max()) <= allowed
+            cause = "the channels are swapped" if swapped else f"mean {got.mean():.4f} instead of {wanted.mean():.4f}"
+            return [f"the input is not the float model's for {sample.name}: off by {error:.4f}; {cause}"]
+    return []
+
+
+COMPARED_INPUTS = 4
+
+
+def _planes(data: measure.Array, image: InputSpec) -> measure.Array:
+    """An input tensor as real numbers, [C, H, W]."""
+    real: measure.Array = data.astype(np.float32)
+    if image.dtype != "float32":
+        real = (real - (image.quant_zero_point or 0)) * np.float32(image.quant_scale or 1.0)
+    planes: measure.Array = real[0] if image.layout == "NCHW" else real[0].transpose(2, 0, 1)
+    return planes
 
 
 def _keep(file: Path, outputs: Outputs) -> None:

@@ -51,8 +51,25 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(toys.detector(), folder / "toy.onnx")
     (folder / "labels.txt").write_text("bright\ndark\n")
     model = in_folder(folder)
-    done = model("import", "toy.onnx", "--name", "toy", "--task", "detect", "--labels", "labels.txt", "--color", "RGB",
-                 "--fit", "letterbox", "--scale", 1 / 255, "--soc", "qcs6490,qcs8550", "--json")  # fmt: skip
+    done = model(
+        "import",
+        "toy.onnx",
+        "--name",
+        "toy",
+        "--task",
+        "detect",
+        "--labels",
+        "labels.txt",
+        "--color",
+        "RGB",
+        "--fit",
+        "letterbox",
+        "--scale",
+        1 / 255,
+        "--soc",
+        "qcs6490,qcs8550",
+        "--json",
+    )
     imported = document(done)
     assert imported["head"] == "yolov8"
     ops = {op["op"]: op["htp"] for op in imported["ops"]}
@@ -106,8 +123,11 @@ def test_qdq_model_and_plans_are_made_again_byte_for_byte(plant: Path) -> None:
 
 def test_verify_makes_a_plan_that_was_not_shipped(plant: Path) -> None:
     (plant / "models/toy/plans/sm8650/htp.onnx").unlink()
-    report = document(in_folder(plant)("verify", "toy", "--data", "pictures", "--limit", "4", "--soc", "sm8650", "--json",
-                                       "--cache", "cache2"))  # fmt: skip
+    report = document(
+        in_folder(plant)(
+            "verify", "toy", "--data", "pictures", "--limit", "4", "--soc", "sm8650", "--json", "--cache", "cache2"
+        )
+    )
     assert report["ok"] is True
     assert (plant / "models/toy/plans/sm8650/htp.onnx").is_file()
 
@@ -132,11 +152,28 @@ def test_wrong_colour_order_is_seen_as_drift_and_located(plant: Path, tmp_path: 
     manifest = plant / "models/toy/manifest.yaml"
     before = manifest.read_text()
     quantized = before.index("quantized:")
-    manifest.write_text(before[:quantized] + before[quantized:].replace("scale: 0.003921568859368563", "scale: 0.0019", 1)
-                        .replace("zero_point: 0", "zero_point: 60", 1))  # fmt: skip
+    manifest.write_text(
+        before[:quantized]
+        + before[quantized:]
+        .replace("scale: 0.003921568859368563", "scale: 0.0019", 1)
+        .replace("zero_point: 0", "zero_point: 60", 1)
+    )
     try:
-        done = model("verify", "toy", "--data", "pictures", "--limit", "4", "--soc", "qcs8550", "--plans", "htp", "--json",
-                     "--cache", tmp_path / "cache")  # fmt: skip
+        done = model(
+            "verify",
+            "toy",
+            "--data",
+            "pictures",
+            "--limit",
+            "4",
+            "--soc",
+            "qcs8550",
+            "--plans",
+            "htp",
+            "--json",
+            "--cache",
+            tmp_path / "cache",
+        )
     finally:
         manifest.write_text(before)
     rung = next(r for r in document(done, code=1)["rungs"] if r["rung"] == "qdq on cpu")
@@ -146,8 +183,25 @@ def test_wrong_colour_order_is_seen_as_drift_and_located(plant: Path, tmp_path: 
 
 def test_record_and_list(plant: Path) -> None:
     model = in_folder(plant)
-    document(model("record", "toy", "--board", "RB3 Gen 2", "--soc", "qcs6490", "--plan", "htp", "--loads", "yes",
-                   "--latency-ms", "3.6", "--date", "2026-01-31", "--json"))  # fmt: skip
+    document(
+        model(
+            "record",
+            "toy",
+            "--board",
+            "RB3 Gen 2",
+            "--soc",
+            "qcs6490",
+            "--plan",
+            "htp",
+            "--loads",
+            "yes",
+            "--latency-ms",
+            "3.6",
+            "--date",
+            "2026-01-31",
+            "--json",
+        )
+    )
     boards = document(model("show", "toy", "--json"))["boards"]
     assert [(b["board"], b["loads"], b["latency_ms"]) for b in boards] == [("RB3 Gen 2", True, 3.6)]
     models = document(model("list", "--json"))["models"]
@@ -165,8 +219,26 @@ def test_resnet_with_shared_biases_comes_out_fully_int8(tmp_path: Path) -> None:
     onnx.save(toys.resnet18(size=64), tmp_path / "resnet.onnx")
     (tmp_path / "labels.txt").write_text("\n".join(f"class{n}" for n in range(10)))
     model = in_folder(tmp_path)
-    imported = document(model("import", "resnet.onnx", "--name", "resnet", "--task", "classify", "--labels", "labels.txt",
-                              "--color", "RGB", "--fit", "stretch", "--scale", 1 / 255, "--no-ops", "--json"))  # fmt: skip
+    imported = document(
+        model(
+            "import",
+            "resnet.onnx",
+            "--name",
+            "resnet",
+            "--task",
+            "classify",
+            "--labels",
+            "labels.txt",
+            "--color",
+            "RGB",
+            "--fit",
+            "stretch",
+            "--scale",
+            1 / 255,
+            "--no-ops",
+            "--json",
+        )
+    )
     assert any("16 shared initializers" in fix for fix in imported["fixed"])
     document(model("quantize", "resnet", "--calibration", "pictures", "--json"))
     plan = document(model("compile", "resnet", "--soc", "qcs8550", "--plans", "htp", "--json"))["plans"][0]
@@ -181,8 +253,26 @@ def test_transformer_norms_run_on_the_cpu_in_the_hybrid(tmp_path: Path) -> None:
     onnx.save(toys.transformer(), tmp_path / "t.onnx")
     (tmp_path / "labels.txt").write_text("\n".join(f"class{n}" for n in range(10)))
     model = in_folder(tmp_path)
-    document(model("import", "t.onnx", "--name", "t", "--task", "classify", "--labels", "labels.txt", "--color", "RGB",
-                   "--fit", "stretch", "--scale", 1 / 255, "--no-ops", "--json"))  # fmt: skip
+    document(
+        model(
+            "import",
+            "t.onnx",
+            "--name",
+            "t",
+            "--task",
+            "classify",
+            "--labels",
+            "labels.txt",
+            "--color",
+            "RGB",
+            "--fit",
+            "stretch",
+            "--scale",
+            1 / 255,
+            "--no-ops",
+            "--json",
+        )
+    )
     document(model("quantize", "t", "--calibration", "pictures", "--activations", "a16", "--json"))
     done = model("compile", "t", "--soc", "qcs8550", "--host-ops", "LayerNormalization,Gelu,Softmax", "--json")
     htp, hybrid = document(done)["plans"]
@@ -217,7 +307,7 @@ BASE = ("--task", "detect", "--color", "RGB", "--fit", "letterbox", "--scale", "
         (lambda _m: b"", (), 4, "empty"),
         (lambda m: m, ("--labels", "three.txt"), 4, "head"),
     ],
-)  # fmt: skip
+)
 def test_bad_models_are_refused_with_one_clear_error(
     tmp_path: Path, change: Callable[[onnx.ModelProto], Any], more: tuple[str, ...], code: int, said: str
 ) -> None:

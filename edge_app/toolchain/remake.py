@@ -1,0 +1,77 @@
+"""Plans that were not shipped are made again from the QDQ model, byte for byte. Needs no onnx: boards can do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edge_app.config.manifest import Manifest, Plan, Quantized
+from edge_app.errors import ModelError
+from edge_app.model import check_digest, sha256_of
+from edge_app.toolchain import htp
+from edge_app.toolchain.socs import soc_named
+
+EDGES = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""Ops that follow the host ops by themselves, at the crossings."""
+
+
+def quantized_of(folder: Path, manifest: Manifest) -> tuple[Path, Quantized]:
+    """The QDQ model that plans are compiled from, its digest checked.
+
+    Raises:
+        ModelError: the model was not quantised yet, or the file is another one.
+    """
+    if manifest.quantized is None:
+        raise ModelError(
+            "the model is not quantised yet",
+            where=str(folder),
+            remedy=f"edge_app model quantize {manifest.name} --calibration DIR",
+        )
+    return check_digest(folder, manifest.quantized.model), manifest.quantized
+
+
+def affinity_of(plan: Plan) -> tuple[str, ...]:
+    """The host op kinds that the compiler is told of; those of the crossings follow by themselves."""
+    return tuple(op for op in plan.host_ops if op not in EDGES) if plan.plan.value == "hybrid" else ()
+
+
+def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
+    """Compiles a plan again; true if the file is, byte for byte, the one that the manifest binds.
+
+    The file is put in place only then.
+
+    Raises:
+        RuntimeFault: the compiler refuses, or the disk is full.
+        ModelError: not an NPU plan, or the QDQ model is not the one that the manifest binds.
+    """
+    if plan.soc is None:
+        raise ModelError("only NPU plans are compiled", where=str(folder), got=str(plan.plan))
+    source, _ = quantized_of(folder, manifest)
+    artifact = plan.artifacts[0]
+    file = folder / artifact.file
+    staged = file.with_name(f".{file.name}.staged")
+    try:
+        htp.compile_plan(source, soc_named(plan.soc), staged, affinity_of(plan))
+        same = sha256_of(staged) == artifact.sha256
+        if same:
+            staged.replace(file)
+    finally:
+        staged.unlink(missing_ok=True)
+    return same
+
+
+def make_missing(folder: Path, manifest: Manifest, plan: Plan) -> Path:
+    """The plan's file, made if it is not there.
+
+    Raises:
+        ModelError: what was made is not what the manifest binds: other versions are installed than compiled it.
+    """
+    file = folder / plan.artifacts[0].file
+    if not file.is_file() and not remake(folder, manifest, plan):
+        made_with = "unknown versions" if plan.tools is None else str(plan.tools.model_dump())
+        raise ModelError(
+            "the plan was compiled here, and came out as another one than the manifest binds",
+            where=str(file),
+            wanted=f"sha256 {plan.artifacts[0].sha256[:12]}..., as made with {made_with}",
+            remedy=f"edge_app model compile {manifest.name} --soc {plan.soc}, then verify it",
+        )
+    return check_digest(folder, plan.artifacts[0])

@@ -82,7 +82,7 @@ class PlanReport(Section):
     transposes: int = Field(0, ge=0, title="Transposes", description="That cost cycles.")
     float_ops: tuple[str, ...] = Field((), title="Float ops", description="On the NPU in float although quantised.")
     fused_ops: dict[str, int] = Field(
-        default_factory=dict, title="Fused ops", description="By kind: taken into a neighbour, without cycles of their own."
+        default_factory=dict, title="Fused ops", description="By kind: a neighbour does their work."
     )
 
 
@@ -92,10 +92,10 @@ class Verified(Section):
     on: str = Field(title="Data and split")
     images: int
     simulated: bool = Field(True, title="Simulated", description="On the simulated HTP; false: on a board.")
-    cosine_min: float = Field(title="Cosine", description="Of the outputs to the float model's, worst output, mean of images.")
+    cosine_min: float = Field(title="Cosine", description="Worst output to float's, mean of images.")
     metrics: dict[str, float] = Field(default_factory=dict, title="Metrics", description="Of this plan.")
     float_metrics: dict[str, float] = Field(default_factory=dict, title="Float metrics", description="Same pictures.")
-    verdicts_flipped: tuple[str, ...] = Field((), title="Flipped", description="Pictures whose verdict differs from float's.")
+    verdicts_flipped: tuple[str, ...] = Field((), title="Flipped", description="Verdicts other than float's.")
     ok: bool = Field(title="Held", description="Whether every gate held.")
 
 
@@ -113,6 +113,9 @@ class Plan(Section):
     head: HeadSpec | None = Field(None, title="Head", description="Where it differs from the model's.")
     outputs: tuple[OutputSpec, ...] | None = Field(None, title="Outputs", description="Where they differ.")
     tools: Toolversions | None = None
+    source: Artifact | None = Field(
+        None, title="Source", description="QDQ model it is compiled from, where that is not the model's quantised one."
+    )
     host_ops: tuple[str, ...] = Field((), title="Host ops", description="Op kinds planned to run on the CPU.")
     host_nodes: tuple[str, ...] = Field((), title="Host nodes", description="Single nodes planned to run on the CPU.")
     report: PlanReport | None = Field(None, title="Report", description="What the compiler made of it.")
@@ -125,7 +128,9 @@ class Plan(Section):
 class Calibration(Section):
     """The pictures whose ranges a quantised model was made with."""
 
-    recipe: str = Field(title="Recipe", description="File below calibration/: which pictures, and how they were chosen.")
+    recipe: str = Field(
+        title="Recipe", description="File below calibration/: which pictures, and how they were chosen."
+    )
     pictures: int = Field(gt=0)
     sha256: Sha256 = Field(pattern=r"^[0-9a-f]{64}$", title="Digest", description="Over the pictures' bytes, in order.")
     method: Literal["minmax", "percentile", "entropy"] = "minmax"
@@ -189,7 +194,9 @@ class Manifest(Section):
         if self.operating is not None:
             for given in (self.operating.score, self.operating.marginal):
                 if unknown := sorted(set(given) - known):
-                    raise ValueError(f"operating scores name labels that the model has not: {unknown}; it has {self.labels}")
+                    raise ValueError(
+                        f"operating scores name labels that the model has not: {unknown}; it has {self.labels}"
+                    )
         return self
 
     def plan(self, kind: PlanKind, soc: str | None) -> Plan | None:

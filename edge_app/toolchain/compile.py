@@ -19,11 +19,14 @@ from edge_app.errors import ModelError, RuntimeFault
 from edge_app.model import sha256_of
 from edge_app.runtime import qnn
 from edge_app.toolchain import audit, graph, htp
+from edge_app.toolchain.import_ import save
+from edge_app.toolchain.partition import conversions_on_host
 from edge_app.toolchain.remake import EDGES
 from edge_app.toolchain.socs import Soc
 from edge_app.verdict import PlanKind
 
 PROFILED_RUNS = 3
+HYBRID_QDQ_FILE = "quantized_hybrid.onnx"
 SILU_AND_SOFTMAX = ("Sigmoid", "Mul", "Softmax", "LayerNormalization", "Gelu", "HardSwish", "Tanh")
 """Op kinds that the default hybrid plan leaves to the CPU: activations and norms."""
 
@@ -80,6 +83,8 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
     """
     file = folder / wanted.file
     staged = file.with_name(f".{file.name}.staged")
+    own = _own_source(folder, qdq, wanted)
+    source = source if own is None else folder / own.file
     try:
         placed = htp.compile_plan(source, wanted.soc, staged, wanted.host_ops)
         _refuse_unplanned(placed, wanted, qdq)
@@ -108,6 +113,7 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
             onnxruntime_qnn=versions["onnxruntime_qnn"],
             qairt=audit.compiler_version(plan),
         ),
+        source=own,
         host_ops=host_ops_of(placed),
         report=PlanReport(
             segments=crossings.segments,
@@ -123,6 +129,17 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
             fused_ops=profile.fused_ops,
         ),
     )
+
+
+def _own_source(folder: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Artifact | None:
+    """A mixed model's hybrid plan is compiled from a QDQ model of its own; see partition.conversions_on_host."""
+    if not wanted.host_ops:
+        return None
+    model, moved = conversions_on_host(qdq, wanted.host_ops)
+    if not moved:
+        return None
+    save(model, folder / HYBRID_QDQ_FILE)
+    return Artifact(file=HYBRID_QDQ_FILE, sha256=sha256_of(folder / HYBRID_QDQ_FILE))
 
 
 def host_ops_of(placed: Sequence[tuple[str, str]]) -> tuple[str, ...]:

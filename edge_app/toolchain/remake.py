@@ -45,7 +45,7 @@ def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
     """
     if plan.soc is None:
         raise ModelError("only NPU plans are compiled", where=str(folder), got=str(plan.plan))
-    source, _ = quantized_of(folder, manifest)
+    source = quantized_of(folder, manifest)[0] if plan.source is None else check_digest(folder, plan.source)
     artifact = plan.artifacts[0]
     file = folder / artifact.file
     staged = file.with_name(f".{file.name}.staged")

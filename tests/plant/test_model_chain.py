@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -206,6 +207,26 @@ def test_record_and_list(plant: Path) -> None:
     assert [(b["board"], b["loads"], b["latency_ms"]) for b in boards] == [("RB3 Gen 2", True, 3.6)]
     models = document(model("list", "--json"))["models"]
     assert [(m["name"], m["quantized"], m["socs"]) for m in models] == [("toy", True, SHIPPED.split(","))]
+
+
+def test_hybrid_of_a_mixed_model_widens_on_the_host(plant: Path, tmp_path: Path) -> None:
+    shutil.copytree(plant / "models", tmp_path / "models", ignore=shutil.ignore_patterns("plans"))
+    model = in_folder(tmp_path)
+    document(
+        model(
+            "quantize", "toy", "--calibration", plant / "pictures", "--activations", "mixed", "--raise", "cls8,box8",
+            "--json",
+        )
+    )  # fmt: skip
+    hybrid = document(model("compile", "toy", "--soc", "qcs8550", "--plans", "hybrid", "--json"))["plans"][0]
+    assert hybrid["source"]["file"] == "quantized_hybrid.onnx"
+    assert (hybrid["report"]["macs_a16"], hybrid["report"]["segments"]) == (8 * 66 * 64, 5)
+    report = document(
+        model("verify", "toy", "--data", plant / "pictures", "--limit", "4", "--soc", "qcs8550", "--plans", "hybrid",
+              "--json", "--cache", "cache")
+    )  # fmt: skip
+    assert report["ok"] is True
+    assert document(model("compile", "toy", "--check", "--soc", "qcs8550", "--plans", "hybrid", "--json"))["ok"] is True
 
 
 def test_dlc_for_the_qnn_tools(plant: Path, tmp_path: Path) -> None:

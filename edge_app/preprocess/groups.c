@@ -18,14 +18,22 @@ static int all_weights(const ea_tap *taps, int32_t count, int w0, int w1) {
     return 1;
 }
 
+/* Whether the taps are all pixels of a stretch in turn, each pair over one chroma sample. */
+static int halve_chroma(const ea_tap *taps, int32_t count) {
+    for (int32_t i = 0; i < count; i++)
+        if (taps[i].p0 != taps[0].p0 + 2 * i || taps[i].p1 != taps[i].p0 + 1) return 0;
+    return taps[0].p0 % 2 == 0;
+}
+
 /* The special cases are worth their code only where they are common; GENERAL gives the same bits. */
 static int blend_of(const ea_plan *p) {
     const int gray_of_colour = p->spec.color == EA_GRAY && p->family != EA_MONO;
     if (p->family == EA_FAMILY_BAYER || gray_of_colour || p->spec.method == EA_SAMPLE) return EA_GENERAL;
     const int32_t w = p->spec.inner_w, h = p->spec.inner_h, half = EA_WEIGHT_ONE / 2;
     if (all_weights(p->x, w, EA_WEIGHT_ONE, 0) && all_weights(p->y, h, EA_WEIGHT_ONE, 0)) return EA_PICK;
-    if (p->family != EA_FAMILY_YUYV && all_weights(p->x, w, half, half) && all_weights(p->y, h, half, half)) return EA_BOX2;
-    return EA_GENERAL;
+    const int halves = all_weights(p->x, w, half, half) && all_weights(p->y, h, half, half);
+    if (!halves || p->family == EA_FAMILY_YUYV) return EA_GENERAL;
+    return p->family != EA_FAMILY_NV12 || (halve_chroma(p->x, w) && halve_chroma(p->y, h)) ? EA_BOX2 : EA_GENERAL;
 }
 
 int32_t ea_group_count(const ea_spec *s) { return (s->inner_w + EA_GROUP - 1) / EA_GROUP; }

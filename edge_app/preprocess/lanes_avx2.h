@@ -23,6 +23,7 @@ static inline ea_v v_load_four(const uint8_t *a, const uint8_t *b, const uint8_t
 static inline ea_v v_widen_two(const uint8_t *low, const uint8_t *high) {
     return _mm256_cvtepu8_epi16(load_halves(low, high));
 }
+static inline ea_v v_widen16(const uint8_t *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p)); }
 static inline ea_v v_shuffle(ea_v a, ea_v by) { return _mm256_shuffle_epi8(a, by); }
 static inline ea_v v_zip_low16(ea_v a, ea_v b) { return _mm256_unpacklo_epi16(a, b); }
 static inline ea_v v_zip_high16(ea_v a, ea_v b) { return _mm256_unpackhi_epi16(a, b); }
@@ -49,8 +50,10 @@ static inline ea_v v_sub_to_zero16(ea_v a, ea_v b) { return _mm256_subs_epu16(a,
 static inline ea_v v_right16(ea_v a, int bits) { return _mm256_srli_epi16(a, bits); }
 static inline ea_v v_left16(ea_v a, int bits) { return _mm256_slli_epi16(a, bits); }
 static inline ea_v v_mul_high16(ea_v a, ea_v b) { return _mm256_mulhi_epi16(a, b); }
-static inline ea_v v_clip16(ea_v a) {
-    return _mm256_max_epi16(_mm256_min_epi16(a, _mm256_set1_epi16(255)), _mm256_setzero_si256());
+static inline ea_v v_narrow16(ea_v a, ea_v b) { return _mm256_packus_epi16(a, b); }
+static inline ea_v v_alternate(ea_v a) {
+    const __m128i order = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    return _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(order));
 }
 static inline ea_v v_mul_pairs16(ea_v a, ea_v b) { return _mm256_madd_epi16(a, b); }
 
@@ -65,6 +68,47 @@ static inline void v_store_bytes16(uint8_t *to, ea_v a) {
     _mm_storeu_si128((__m128i *)to, _mm_packus_epi16(low, high));
 }
 static inline void v_store_words16(int16_t *to, ea_v a) { _mm256_storeu_si256((__m256i *)to, a); }
-static inline void v_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+/* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate. */
+static inline __m256 affine8(const uint8_t *in, const float *high, const float *low, const float *b) {
+    const __m256 p = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)in)));
+    const __m256 rest = _mm256_add_ps(_mm256_mul_ps(p, _mm256_loadu_ps(low)), _mm256_loadu_ps(b));
+    return _mm256_add_ps(_mm256_mul_ps(p, _mm256_loadu_ps(high)), rest);
+}
+static inline __m128i quantised8(__m256 value, float top) {
+    const __m256 inside = _mm256_min_ps(_mm256_max_ps(value, _mm256_setzero_ps()), _mm256_set1_ps(top));
+    const __m256i q = _mm256_cvtps_epi32(inside);
+    return _mm_packus_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+}
+static inline void v_store_floats8(float *to, const uint8_t *in, const float *high, const float *low, const float *b) {
+    _mm256_storeu_ps(to, affine8(in, high, low, b));
+}
+static inline void v_store_words8(uint16_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
+    _mm_storeu_si128((__m128i *)to, quantised8(affine8(in, high, low, b), 65535.0f));
+}
+static inline void v_store_bytes8(uint8_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
+    const __m128i words = quantised8(affine8(in, high, low, b), 255.0f);
+    _mm_storel_epi64((__m128i *)to, _mm_packus_epi16(words, words));
+}
+/* Byte 3 i + c of the three vectors in a row is byte i of channel c, the others 0x80. */
+#define EA_TRIPLE(c, at) ((at) % 3 == (c) ? (at) / 3 : -128)
+#define EA_TRIPLES8(c, at)                                                                                              \
+    EA_TRIPLE(c, at), EA_TRIPLE(c, (at) + 1), EA_TRIPLE(c, (at) + 2), EA_TRIPLE(c, (at) + 3), EA_TRIPLE(c, (at) + 4),   \
+        EA_TRIPLE(c, (at) + 5), EA_TRIPLE(c, (at) + 6), EA_TRIPLE(c, (at) + 7)
+#define EA_TRIPLES16(c, at) _mm_setr_epi8(EA_TRIPLES8(c, at), EA_TRIPLES8(c, (at) + 8))
+static inline __m128i triples(__m128i a, __m128i b, __m128i c, __m128i of_a, __m128i of_b, __m128i of_c) {
+    return _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, of_a), _mm_shuffle_epi8(b, of_b)), _mm_shuffle_epi8(c, of_c));
+}
+/* 16 bytes of each channel as 16 triples. */
+static inline void v_store_triples(uint8_t *to, const uint8_t *first, const uint8_t *second, const uint8_t *third) {
+    const __m128i a = _mm_loadu_si128((const __m128i *)first), b = _mm_loadu_si128((const __m128i *)second);
+    const __m128i c = _mm_loadu_si128((const __m128i *)third);
+    __m128i *out = (__m128i *)to;
+    _mm_storeu_si128(out, triples(a, b, c, EA_TRIPLES16(0, 0), EA_TRIPLES16(1, 0), EA_TRIPLES16(2, 0)));
+    _mm_storeu_si128(out + 1, triples(a, b, c, EA_TRIPLES16(0, 16), EA_TRIPLES16(1, 16), EA_TRIPLES16(2, 16)));
+    _mm_storeu_si128(out + 2, triples(a, b, c, EA_TRIPLES16(0, 32), EA_TRIPLES16(1, 32), EA_TRIPLES16(2, 32)));
+}
+/* Into the second level: there wait more loads at a time than in the first. Always inlined, or gcc takes the function,
+ * which seems to do nothing, away. */
+static inline __attribute__((always_inline)) void v_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
 #endif

@@ -26,6 +26,10 @@ static inline ea_v v_load_four(const uint8_t *a, const uint8_t *b, const uint8_t
 static inline ea_v v_widen_two(const uint8_t *low, const uint8_t *high) {
     return (ea_v){EA_FROM_U16(vmovl_u8(vld1_u8(low))), EA_FROM_U16(vmovl_u8(vld1_u8(high)))};
 }
+static inline ea_v v_widen16(const uint8_t *p) {
+    uint8x16_t a = vld1q_u8(p);
+    return (ea_v){EA_FROM_U16(vmovl_u8(vget_low_u8(a))), EA_FROM_U16(vmovl_high_u8(a))};
+}
 static inline ea_v v_shuffle(ea_v a, ea_v b) { return EA_BOTH(vqtbl1q_u8); }
 
 #define EA_ZIP(name, zip, type)                                                                     \
@@ -81,10 +85,10 @@ static inline uint8x16_t mul_high16(uint8x16_t a, uint8x16_t b) {
     return EA_FROM_S16(vuzp2q_s16(vreinterpretq_s16_s32(low), vreinterpretq_s16_s32(high)));
 }
 static inline ea_v v_mul_high16(ea_v a, ea_v b) { return EA_BOTH(mul_high16); }
-static inline uint8x16_t clip16(uint8x16_t a) {
-    return EA_FROM_S16(vmaxq_s16(vminq_s16(EA_S16(a), vdupq_n_s16(255)), vdupq_n_s16(0)));
-}
-static inline ea_v v_clip16(ea_v a) { return (ea_v){clip16(a.low), clip16(a.high)}; }
+static inline uint8x16_t narrow16(uint8x16_t a, uint8x16_t b) { return vqmovun_high_s16(vqmovun_s16(EA_S16(a)), EA_S16(b)); }
+static inline ea_v v_narrow16(ea_v a, ea_v b) { return EA_BOTH(narrow16); }
+static inline uint8x16_t alternate(uint8x16_t a) { return vzip1q_u8(a, vextq_u8(a, a, 8)); }
+static inline ea_v v_alternate(ea_v a) { return (ea_v){alternate(a.low), alternate(a.high)}; }
 static inline uint8x16_t mul_pairs16(uint8x16_t a, uint8x16_t b) {
     int32x4_t low = vmull_s16(vget_low_s16(EA_S16(a)), vget_low_s16(EA_S16(b)));
     return EA_FROM_S32(vpaddq_s32(low, vmull_high_s16(EA_S16(a), EA_S16(b))));
@@ -110,6 +114,37 @@ static inline void v_store_words16(int16_t *to, ea_v a) {
     vst1q_s16(to, EA_S16(a.low));
     vst1q_s16(to + 8, EA_S16(a.high));
 }
-static inline void v_prefetch(const uint8_t *p) { __builtin_prefetch(p); }
+/* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate. */
+static inline float32x4x2_t affine8(const uint8_t *in, const float *high, const float *low, const float *b) {
+    const uint16x8_t words = vmovl_u8(vld1_u8(in));
+    const float32x4_t p[2] = {vcvtq_f32_u32(vmovl_u16(vget_low_u16(words))), vcvtq_f32_u32(vmovl_high_u16(words))};
+    float32x4x2_t value;
+    for (int i = 0; i < 2; i++) {
+        const float32x4_t rest = vaddq_f32(vmulq_f32(p[i], vld1q_f32(low + 4 * i)), vld1q_f32(b + 4 * i));
+        value.val[i] = vaddq_f32(vmulq_f32(p[i], vld1q_f32(high + 4 * i)), rest);
+    }
+    return value;
+}
+static inline uint16x8_t quantised8(float32x4x2_t value) {
+    return vqmovun_high_s32(vqmovun_s32(vcvtnq_s32_f32(value.val[0])), vcvtnq_s32_f32(value.val[1]));
+}
+static inline void v_store_floats8(float *to, const uint8_t *in, const float *high, const float *low, const float *b) {
+    const float32x4x2_t value = affine8(in, high, low, b);
+    vst1q_f32(to, value.val[0]);
+    vst1q_f32(to + 4, value.val[1]);
+}
+static inline void v_store_words8(uint16_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
+    vst1q_u16(to, quantised8(affine8(in, high, low, b)));
+}
+static inline void v_store_bytes8(uint8_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
+    vst1_u8(to, vqmovn_u16(quantised8(affine8(in, high, low, b))));
+}
+/* 16 bytes of each channel as 16 triples. */
+static inline void v_store_triples(uint8_t *to, const uint8_t *first, const uint8_t *second, const uint8_t *third) {
+    vst3q_u8(to, (uint8x16x3_t){{vld1q_u8(first), vld1q_u8(second), vld1q_u8(third)}});
+}
+/* Into the second level: there wait more loads at a time than in the first. Always inlined, or gcc takes the function,
+ * which seems to do nothing, away. */
+static inline __attribute__((always_inline)) void v_prefetch(const uint8_t *p) { __builtin_prefetch(p, 0, 2); }
 
 #endif

@@ -191,7 +191,7 @@ static void build_windows(ea_plan *plan, char *block, const layout *l) {
     plan->source_rows = rows;
     /* groups says here, too, whether SIMD can run: sums of inner rows must fit 15 bits, and windows the row. */
     const int fits = s->inner_w >= EA_GROUP && plan->columns >= EA_GROUP && plan->columns >= plan->across.padded;
-    plan->groups = fits && plan->down.most <= 128 && rows->groups > 0 ? ea_group_count(s) : 0;
+    plan->groups = fits && plan->down.most < EA_MOST_SIMD_ROWS && rows->groups > 0 ? ea_group_count(s) : 0;
     if (plan->groups > 0) ea_widen_windows(&plan->across, x, weight_x, s->inner_w, plan->columns);
 }
 

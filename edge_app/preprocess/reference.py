@@ -174,7 +174,8 @@ def _area(picture: Ints, g: Geometry) -> Ints:
     sums = (rows.over(picture, kept) + (1 << (bits - 8))) >> (bits - 7)
     bits, kept = columns.bits + 7, slice(g.crop_x, g.crop_x + g.inner_width)
     means = columns.over(sums.transpose(1, 0, 2), kept).transpose(1, 0, 2)
-    return np.clip((means + (1 << (bits - 1))) >> bits, 0, 255)
+    clipped: Ints = np.clip((means + (1 << (bits - 1))) >> bits, 0, 255)
+    return clipped
 
 
 def _antialias(picture: Ints, g: Geometry) -> Ints:
@@ -184,7 +185,8 @@ def _antialias(picture: Ints, g: Geometry) -> Ints:
     kept, half = slice(g.crop_x, g.crop_x + g.inner_width), 1 << (columns.bits - 1)
     first = (columns.over(picture.transpose(1, 0, 2), kept).transpose(1, 0, 2) + half) >> columns.bits
     kept, half = slice(g.crop_y, g.crop_y + g.inner_height), 1 << (rows.bits - 1)
-    return np.clip((rows.over(np.clip(first, 0, 255), kept) + half) >> rows.bits, 0, 255)
+    clipped: Ints = np.clip((rows.over(np.clip(first, 0, 255), kept) + half) >> rows.bits, 0, 255)
+    return clipped
 
 
 @dataclass(frozen=True)

@@ -55,17 +55,27 @@ static void across_sums(const ea_axis *axis, int32_t n, const int16_t *sums, uin
     else across(axis, n, NULL, sums, out, axis->padded, axis->bits + 7);
 }
 
-EA_INLINE ea_v widen16(const uint8_t *p) { return v_widen_two(p, p + 8); }
+/* The rows of a window, looked up once. */
+typedef struct {
+    const uint8_t *row[EA_MOST_SIMD_ROWS];
+    int32_t count;
+} window_rows;
+
+static void look_up(window_rows *w, const ea_window *window, const ea_rows *rows) {
+    w->count = window->count;
+    for (int32_t k = 0; k < window->count; k++) w->row[k] = ea_row(rows, window->first + k);
+}
 
 static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, uint8_t *out) {
-    const ea_window *window = &axis->window[j];
     const int16_t *w = axis->weight + (size_t)j * (size_t)axis->padded;
+    window_rows in;
+    look_up(&in, &axis->window[j], rows);
+    if (in.count % 2) in.row[in.count] = in.row[in.count - 1]; /* its weight is 0 */
     for (int32_t x = 0; x < n; x += EA_GROUP) {
         const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
         ea_v low = v_set32(1 << (axis->bits - 1)), high = low;
-        for (int32_t k = 0; k < window->count; k += EA_ROW_STEP) {
-            const int32_t next = k + 1 < window->count ? k + 1 : k; /* its weight is 0 then */
-            ea_v a = widen16(ea_row(rows, window->first + k) + i), b = widen16(ea_row(rows, window->first + next) + i);
+        for (int32_t k = 0; k < in.count; k += EA_ROW_STEP) {
+            ea_v a = v_widen16(in.row[k] + i), b = v_widen16(in.row[k + 1] + i);
             const ea_v both = word_pair(w[k], w[k + 1]);
             low = v_add32(low, v_mul_pairs16(v_zip_low16(a, b), both));
             high = v_add32(high, v_mul_pairs16(v_zip_high16(a, b), both));
@@ -74,11 +84,11 @@ static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int3
     }
 }
 
-/* The rows between the first and the last have one weight: they are added up as they are. */
-EA_INLINE ea_v inner_sum(const ea_rows *rows, const ea_window *window, int32_t i) {
-    ea_v sum = v_set16(0);
-    for (int32_t k = 1; k < window->count - 1; k++) sum = v_add16(sum, widen16(ea_row(rows, window->first + k) + i));
-    return sum;
+/* The rows between the first and the last have one weight: they are added up as they are. 16 columns a sum. */
+EA_INLINE void inner_sums(const window_rows *in, int32_t i, int sums, ea_v *sum) {
+    for (int s = 0; s < sums; s++) sum[s] = v_set16(0);
+    for (int32_t k = 1; k < in->count - 1; k++)
+        for (int s = 0; s < sums; s++) sum[s] = v_add16(sum[s], v_widen16(in->row[k] + i + 16 * s));
 }
 
 EA_INLINE void touch_next_rows(const ea_rows *rows, const ea_window *window, int32_t i) {
@@ -92,13 +102,21 @@ static void down_sums(const ea_axis *axis, int32_t j, const ea_rows *rows, int32
     const int shift = axis->bits - 7, last_row = window->count - 1;
     const ea_v inner_first = word_pair(window->count > 2 ? w[1] : 0, w[0]);
     const ea_v last_half = word_pair(last_row > 0 ? w[last_row] : 0, 1), half = v_set16(1 << (shift - 1));
-    for (int32_t x = 0; x < n; x += EA_GROUP) {
-        const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
-        if (rows->slots == 0 && i % 64 == 0) touch_next_rows(rows, window, i);
-        ea_v inner = inner_sum(rows, window, i);
-        ea_v first = widen16(ea_row(rows, window->first) + i), last = widen16(ea_row(rows, window->first + last_row) + i);
-        ea_v low = v_add32(v_mul_pairs16(v_zip_low16(inner, first), inner_first), v_mul_pairs16(v_zip_low16(last, half), last_half));
-        ea_v high = v_add32(v_mul_pairs16(v_zip_high16(inner, first), inner_first), v_mul_pairs16(v_zip_high16(last, half), last_half));
-        v_store_words16(sums + i, v_narrow32(v_right32_by(low, shift), v_right32_by(high, shift)));
+    window_rows in;
+    look_up(&in, window, rows);
+    const int at_once = n >= 4 * EA_GROUP ? 4 : 1; /* 64 columns are a line of the cache */
+    for (int32_t x = 0; x < n; x += at_once * EA_GROUP) {
+        const int32_t i = x < n - at_once * EA_GROUP ? x : n - at_once * EA_GROUP;
+        ea_v inner[4];
+        if (rows->slots == 0) touch_next_rows(rows, window, i);
+        if (at_once == 4) inner_sums(&in, i, 4, inner);
+        else inner_sums(&in, i, 1, inner);
+        for (int s = 0; s < at_once; s++) {
+            const int32_t at = i + s * EA_GROUP;
+            ea_v first = v_widen16(in.row[0] + at), last = v_widen16(in.row[last_row] + at);
+            ea_v low = v_add32(v_mul_pairs16(v_zip_low16(inner[s], first), inner_first), v_mul_pairs16(v_zip_low16(last, half), last_half));
+            ea_v high = v_add32(v_mul_pairs16(v_zip_high16(inner[s], first), inner_first), v_mul_pairs16(v_zip_high16(last, half), last_half));
+            v_store_words16(sums + at, v_narrow32(v_right32_by(low, shift), v_right32_by(high, shift)));
+        }
     }
 }

@@ -46,7 +46,7 @@ static int windows_rows(const ea_plan *p, const uint8_t *frame, const ea_scratch
 static void write_row(const ea_plan *p, const ea_scratch *t, uint8_t *const row[3], int32_t j, void *out) {
     const ea_spec *s = &p->spec;
     if (!rows_are_the_tensor(s)) {
-        emit_row(s, (const uint8_t *const *)row, j, out);
+        emit_row(s, (const uint8_t *const *)row, t->mixed, j, out);
         return;
     }
     for (int c = t->made; c < ea_channels(s); c++)

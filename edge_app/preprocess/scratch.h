@@ -6,7 +6,7 @@
 
 typedef struct {
     int made; /* channels that are made; a gray frame has one, whatever the tensor has */
-    uint8_t *row[3], *source_row[3], *ring[3];
+    uint8_t *row[3], *mixed, *source_row[3], *ring[3];
     size_t ring_stride, end;
     int16_t *sums;
 } ea_scratch;
@@ -18,6 +18,8 @@ static inline ea_scratch ea_scratch_of(const ea_plan *p, void *scratch) {
     ea_scratch t = {.made = s->format == EA_GRAY8 ? 1 : ea_channels(s)};
     uintptr_t at = (uintptr_t)scratch;
     for (int c = 0; c < 3; c++, at += row) t.row[c] = (uint8_t *)at;
+    t.mixed = (uint8_t *)at;
+    at += 3 * row;
     if (s->method == EA_AREA || s->method == EA_ANTIALIAS) {
         const size_t source = ((size_t)p->columns + line) / line * line;
         for (int c = 0; c < 3; c++, at += source) t.source_row[c] = (uint8_t *)at;

@@ -12,22 +12,25 @@ static inline size_t ea_element(const ea_spec *s, int c, int32_t x, int32_t y) {
     return at + (size_t)c * (size_t)s->tensor_w * (size_t)s->tensor_h;
 }
 
-static inline float ea_value(const ea_spec *s, int c, uint8_t pixel) {
-    float p = (float)pixel;
-    return p * s->a_hi[c] + (p * s->a_lo[c] + s->b[c]);
+static inline float ea_affine(uint8_t pixel, float high, float low, float b) {
+    const float p = (float)pixel;
+    return p * high + (p * low + b);
 }
 
-static inline uint32_t ea_quantised(const ea_spec *s, int c, uint8_t pixel, float top) {
-    float q = rintf(ea_value(s, c, pixel));
-    return (uint32_t)(q < 0.0f ? 0.0f : q > top ? top : q);
+/* top: the type's largest value. */
+static inline int32_t ea_quantised(uint8_t pixel, float high, float low, float b, float top) {
+    const float q = rintf(ea_affine(pixel, high, low, b));
+    const float above = q < 0.0f ? 0.0f : q;
+    return (int32_t)(above > top ? top : above);
 }
 
 static inline void ea_store(const ea_spec *s, void *out, int c, int32_t x, int32_t y, uint8_t pixel) {
-    size_t at = ea_element(s, c, x, y);
+    const size_t at = ea_element(s, c, x, y);
+    const float high = s->a_hi[c], low = s->a_lo[c], b = s->b[c];
     if (s->raw) ((uint8_t *)out)[at] = pixel;
-    else if (s->dtype == EA_FLOAT32) ((float *)out)[at] = ea_value(s, c, pixel);
-    else if (s->dtype == EA_UINT8) ((uint8_t *)out)[at] = (uint8_t)ea_quantised(s, c, pixel, 255.0f);
-    else ((uint16_t *)out)[at] = (uint16_t)ea_quantised(s, c, pixel, 65535.0f);
+    else if (s->dtype == EA_FLOAT32) ((float *)out)[at] = ea_affine(pixel, high, low, b);
+    else if (s->dtype == EA_UINT8) ((uint8_t *)out)[at] = (uint8_t)ea_quantised(pixel, high, low, b, 255.0f);
+    else ((uint16_t *)out)[at] = (uint16_t)ea_quantised(pixel, high, low, b, 65535.0f);
 }
 
 #endif

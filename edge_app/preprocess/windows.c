@@ -37,6 +37,13 @@ static void area_window(ea_window *window, int16_t *weight, int64_t n, int64_t m
     weight[last - first] = (int16_t)left;
 }
 
+/* Longest of `count` windows. */
+static int32_t longest(const ea_window *window, int32_t count) {
+    int32_t most = 1;
+    for (int32_t i = 0; i < count; i++) most = window[i].count > most ? window[i].count : most;
+    return most;
+}
+
 ea_axis ea_area_axis(ea_window *window, int16_t *weight, int32_t n, int32_t m, int32_t first, int32_t count, int32_t step) {
     ea_axis axis = {area_bits(n, m), ea_area_most(n, m), 0, window, weight};
     axis.padded = ea_padded(axis.most, step);
@@ -85,7 +92,8 @@ ea_axis ea_antialias_axis(ea_window *window, int16_t *weight, int32_t n, int32_t
         const double centre = antialias_window(&w, n, scale, support, i), sum = triangle_sum(&w, centre, scale);
         for (int32_t p = 0; p < w.count; p++) largest = fmax(largest, triangle(&w, p, centre, scale) / sum);
     }
-    ea_axis axis = {antialias_bits(largest), ea_antialias_most(n, m), 0, window, weight};
+    for (int32_t i = 0; i < count; i++) antialias_window(&window[i], n, scale, support, first + i);
+    ea_axis axis = {antialias_bits(largest), longest(window, count), 0, window, weight};
     axis.padded = ea_padded(axis.most, step);
     memset(weight, 0, (size_t)count * (size_t)axis.padded * sizeof *weight);
     for (int32_t i = 0; i < count; i++) {

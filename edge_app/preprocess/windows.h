@@ -17,8 +17,9 @@ typedef struct {
 } ea_axis;
 
 /* Columns come in eights, for SIMD: windows are widened by zero weights, to the left where the source ends. */
-enum { EA_COLUMN_STEP = 8, EA_ROW_STEP = 2 };
+enum { EA_COLUMN_STEP = 8, EA_ROW_STEP = 2, EA_MOST_SIMD_ROWS = 128 };
 
+/* No window is longer. */
 int32_t ea_area_most(int32_t n, int32_t m);
 int32_t ea_antialias_most(int32_t n, int32_t m);
 int32_t ea_padded(int32_t most, int32_t step);

@@ -112,7 +112,13 @@ static ea_spec draw_spec(void) {
     if (pick(0, 1)) s.region_x = s.region_y = 0, s.region_w = s.width, s.region_h = s.height;
     s.resized_w = pick(0, 3) ? pick(16, 90) : pick(1, 40);
     s.resized_h = pick(1, 25);
-    if (pick(0, 3) == 0) s.resized_w = (s.region_w + 1) / 2, s.resized_h = (s.region_h + 1) / 2;
+    if (pick(0, 2) == 0) { /* whole ratios, even and odd: the special kernels, and what looks like their case */
+        const int ratio = pick(1, 6);
+        s.region_w = s.region_w / ratio * ratio;
+        s.region_h = s.region_h / ratio * ratio;
+        if (s.region_w < ratio || s.region_h < ratio) s.region_w = s.region_h = 1;
+        else s.resized_w = s.region_w / ratio, s.resized_h = s.region_h / ratio;
+    }
     s.crop_x = pick(0, 2) ? 0 : pick(0, s.resized_w - 1);
     s.crop_y = pick(0, s.resized_h - 1);
     s.inner_w = pick(0, 2) ? s.resized_w - s.crop_x : pick(1, s.resized_w - s.crop_x);

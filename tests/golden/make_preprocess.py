@@ -30,13 +30,17 @@ def plans() -> Iterator[tuple[str, Plan]]:
             ("letterbox", 211, 133, Fit()),
             ("pick", 192, 108, Fit("stretch")),
             ("half", 128, 72, Fit("stretch")),
+            ("means", 480, 270, Fit("stretch")),
             ("up", 37, 29, Fit("stretch")),
             ("narrow", 1500, 40, Fit("letterbox_topleft")),
             ("region", 211, 133, Fit("crop", region=(3, 5, 170, 121))),
             ("area", 211, 133, Fit(method="area")),
             ("antialias", 211, 133, Fit("crop", method="antialias")),
         ):
-            size = {"pick": (64, 36), "half": (64, 36), "up": (64, 36), "narrow": (64, 36)}.get(name, (50, 42))
+            # means: scale 30, so weights are 1/2 as they are at scale 2, but pixels lie apart
+            size = {"pick": (64, 36), "half": (64, 36), "means": (16, 9), "up": (64, 36), "narrow": (64, 36)}.get(
+                name, (50, 42)
+            )
             bgr = kind in (PixelFormat.RGB8, PixelFormat.BAYER_GB8, PixelFormat.NV12)
             tensor = Tensor(*size, dtype="uint8", color="BGR" if bgr else "RGB")
             yield f"{kind}-{name}", Plan(Source(width, height, kind, stride=4 * width + 5), tensor, fit)

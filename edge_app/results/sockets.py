@@ -18,7 +18,7 @@ from edge_app.results.auth import ZAP_DOMAIN, Gate
 from edge_app.results.refusals import WATCHED, Connections
 
 PUB_SNDHWM = 1000
-ROUTER_SNDHWM = 32
+ROUTER_SNDHWM = 64
 """Replies that wait for one client; a batch of a replay is up to a megabyte."""
 LINGER_MS = 200
 REBIND_PATIENCE_S = 2.0

@@ -226,8 +226,16 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
         yield process
 
 
-def test_a_subscriber_that_never_reads_costs_the_node_no_memory(node: NodeProcess) -> None:
-    context = zmq.Context()
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield made
+    made.destroy(linger=0)
+
+
+def test_a_subscriber_that_never_reads_costs_the_node_no_memory(
+    node: NodeProcess, context: zmq.Context[zmq.Socket[bytes]]
+) -> None:
     deaf = []
     for _ in range(10):
         sub = context.socket(zmq.SUB)
@@ -242,7 +250,6 @@ def test_a_subscriber_that_never_reads_costs_the_node_no_memory(node: NodeProces
     assert program.seqs == list(range(1, 12_001))
     resident_kib = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{node.pid}/status").read_text())[1])  # type: ignore[index]
     assert resident_kib < 300 * 1024
-    context.destroy(linger=0)
 
 
 def test_live_means_live(node: NodeProcess) -> None:

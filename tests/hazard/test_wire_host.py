@@ -1,0 +1,268 @@
+"""The machine under the node misbehaves: the network is cut, the disk fills or goes read-only, the clock is set."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import zmq
+from nodes import NodeProcess
+from wire_samples import until
+
+from edge_app.cli import main
+from edge_app.client import Keys, Line, Result, Start
+from edge_app.keys import write_pair
+from edge_app.results.auth import new_key_pair
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts and network namespaces")
+needs_ip = pytest.mark.skipif(shutil.which("ip") is None, reason="needs iproute2")
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def take(line: Line, until_seq: int, seconds: float = 30) -> list[Result]:
+    """Results up to a seq."""
+    got: list[Result] = []
+    end = time.monotonic() + seconds
+    while not got or got[-1].seq < until_seq:
+        assert time.monotonic() < end, f"only up to {[r.seq for r in got[-1:]]}"
+        if (result := line.next(0.2)) is not None:
+            got.append(result)
+    return got
+
+
+# -- network ----------------------------------------------------------------------------------------------------------
+
+NODE_ADDRESS, HERE = "10.213.7.1", "10.213.7.2"
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A network of its own for the node, joined to this one by a cable that can be pulled."""
+    name = f"edge{os.getpid()}"
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "link", "add", f"v{name}", "type", "veth", "peer", "name", "cable", "netns", name)
+        run("ip", "addr", "add", f"{HERE}/30", "dev", f"v{name}")
+        run("ip", "link", "set", f"v{name}", "up")
+        run("ip", "-n", name, "addr", "add", f"{NODE_ADDRESS}/30", "dev", "cable")
+        run("ip", "-n", name, "link", "set", "cable", "up")
+        run("ip", "-n", name, "link", "set", "lo", "up")
+    except subprocess.CalledProcessError as error:
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    yield name
+    subprocess.run(["ip", "link", "del", f"v{name}"], check=False, capture_output=True)
+    run("ip", "netns", "del", name)
+
+
+@needs_root
+@needs_ip
+def test_a_cut_cable_is_a_fault_within_three_heartbeats_and_then_nothing_is_missing(
+    namespace: str, tmp_path: Path
+) -> None:
+    node_pair, own = new_key_pair("node"), new_key_pair("plc")
+    write_pair(tmp_path, node_pair)
+    clients = tmp_path / "clients.toml"
+    clients.write_text(f'[[client]]\nname = "plc"\npublic = "{own.public}"\nrole = "viewer"\n')
+    results = {
+        "journal": {"path": tmp_path / "results.db"},
+        "security": {"key": tmp_path / "node.secret.toml", "clients": clients},
+    }
+    wrapper = ("ip", "netns", "exec", namespace)
+    node = NodeProcess(results, rate=200, host=NODE_ADDRESS, wrapper=wrapper, arguments=["--not-simulated"])
+    with node, node.line(start=Start.OLDEST, keys=Keys(own, node_pair.public)) as line:
+        got = take(line, 200)
+        run("ip", "-n", namespace, "link", "set", "cable", "down")  # no FIN, no RST: both ends are half-open
+        cut = time.monotonic()
+        while line.fault is None:
+            assert time.monotonic() - cut < 6
+            if (result := line.next(0.1)) is not None:
+                got.append(result)
+        assert line.fault.startswith("no heartbeat for 3.")
+        time.sleep(3)
+        run("ip", "-n", namespace, "link", "set", "cable", "up")
+        got += take(line, got[-1].seq + 1000)
+        assert [r.seq for r in got] == list(range(1, got[-1].seq + 1))
+        assert line.lost == 0
+        assert "replayed" in {str(r.delivery) for r in got[200:]}
+        until(lambda: line.next(0.05) is None or line.fault is None)
+
+
+# -- disk -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Mounts a disk of so many MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(mib: int) -> Path:
+        run("mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(disk))
+        return disk
+
+    yield mount
+    subprocess.run(["umount", "-l", str(disk)], check=False, capture_output=True)
+
+
+def status_of(line: Line) -> dict[str, object]:
+    return dict(line.command("status"))
+
+
+@needs_root
+def test_a_full_disk_stops_no_result_and_what_waited_is_written_when_there_is_room(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(3)
+    ballast = disk / "ballast"
+    ballast.write_bytes(b"x" * 2 * 1024 * 1024)
+    with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=400) as node, node.line() as line:
+        until(lambda: status_of(line)["journal"] is False, 20)
+        status = status_of(line)
+        assert [a["alarm"] for a in status["alarms"]] == ["JOURNAL_FAILED"]  # type: ignore[attr-defined]
+        assert "full" in status["alarms"][0]["text"]  # type: ignore[index]
+        while (result := line.next(5)) is None or "journal_off" not in result.data["degraded"]:
+            assert result is not None, "results go on"
+        ballast.unlink()
+        until(lambda: status_of(line)["journal"] is True, 20)
+        reached = result.seq
+        until(lambda: status_of(line)["durable_seq"] >= reached, 20)  # type: ignore[operator]
+        status = status_of(line)
+        assert status["alarms"] == []
+        assert status["disk"]["journal_lost"] == 0  # type: ignore[index]
+        with node.line(start=Start.OLDEST) as books:
+            assert [r.seq for r in take(books, reached)] == list(range(1, reached + 1))
+        assert node.stop() == 0
+    assert main(["journal", "verify", str(disk / "results.db")]) == 0
+
+
+@needs_root
+def test_a_full_disk_drops_pictures_before_results(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(8)
+    results = {
+        "journal": {"path": disk / "results.db"},
+        "evidence": {"path": disk / "evidence", "free_mib": 4, "pass_every": 1, "quality": 100},
+    }
+    with NodeProcess(results, rate=300, count=3000) as node, node.line(start=Start.OLDEST) as line:
+        got = take(line, 3000)
+        until(lambda: status_of(line)["durable_seq"] == 3000)
+        status = status_of(line)
+        free = status["disk"]["free_bytes"]  # type: ignore[index]
+        assert status["journal"] is True
+        assert status["disk"]["journal_lost"] == 0  # type: ignore[index]
+        assert [r.seq for r in got] == list(range(1, 3001))
+        kept = sum(file.stat().st_size for file in (disk / "evidence").glob("*/*.jpg"))
+        assert kept < 4 * 1024 * 1024
+        assert free > 0
+
+
+@needs_root
+def test_a_node_starts_on_a_read_only_disk(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(8)
+    with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=100, count=50) as node, node.line() as line:
+        until(lambda: status_of(line)["durable_seq"] == 50)
+    run("mount", "-o", "remount,ro", str(disk))
+    with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=100) as node, node.line() as line:
+        status = status_of(line)
+        assert status["journal"] is False
+        assert str(disk) in status["alarms"][0]["text"]  # type: ignore[index]
+        first = line.next(5)
+        assert first is not None
+        assert "journal_off" in first.data["degraded"]
+        run("mount", "-o", "remount,rw", str(disk))
+        until(lambda: status_of(line)["journal"] is True)
+        assert status_of(line)["alarms"] == []
+
+
+# -- clock ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime")
+@pytest.mark.parametrize("step", ["+3600", "-3600"])
+def test_a_clock_that_is_set_by_an_hour_breaks_nothing(tmp_path: Path, step: str) -> None:
+    wanted_time = tmp_path / "faketime"
+    wanted_time.write_text("+0")
+    environment = {
+        **os.environ, "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(wanted_time),
+        "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    file = tmp_path / "results.db"
+    with NodeProcess({"journal": {"path": file, "keep_days": 0.01}}, rate=100, environment=environment) as node:
+        with node.line(start=Start.OLDEST) as line:
+            got = take(line, 150)
+            wanted_time.write_text(step)
+            got += take(line, 500)
+            jumps = [b.t_done_us - a.t_done_us for a, b in pairwise(got)]
+            assert max(jumps, key=abs) // 1_000_000 in (3599, 3600, -3600, -3601), "the clock was set"
+            assert [r.seq for r in got] == list(range(1, got[-1].seq + 1))
+            assert line.lost == 0
+            assert line.fault is None, "heartbeats keep their second"
+            live_again = take(line, got[-1].seq + 100)
+            assert live_again[-1].delivery == "live", "the age is told by the node's clock as it is now"
+            until(lambda: line.command("status")["durable_seq"] >= 500)
+            assert line.command("status")["oldest_seq"] == 1, "a clock that is set deletes nothing"
+        assert node.stop() == 0
+    assert main(["journal", "verify", str(file)]) == 0
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield made
+    made.destroy(linger=0)
+
+
+def test_two_nodes_of_one_name_are_a_fault_and_nothing_of_them_is_live(
+    context: zmq.Context[zmq.Socket[bytes]],
+) -> None:
+    """Through a forwarder, as plants join their stations: both speak on the same topics."""
+    inlet, outlet = context.socket(zmq.XSUB), context.socket(zmq.XPUB)
+    port = outlet.bind_to_random_port("tcp://127.0.0.1")
+    with NodeProcess(rate=50) as first, Line(f"tcp://127.0.0.1:{port}", first.commands) as line:
+        inlet.connect(first.publish)
+        poller = zmq.Poller()
+        for sock in (inlet, outlet):
+            poller.register(sock, zmq.POLLIN)
+
+        def forward(seconds: float) -> list[Result]:
+            got, end = [], time.monotonic() + seconds
+            while time.monotonic() < end:
+                for sock, _ in poller.poll(5):
+                    other = outlet if sock is inlet else inlet
+                    other.send_multipart(sock.recv_multipart())
+                if (result := line.next(0)) is not None:
+                    got.append(result)
+            return got
+
+        assert {str(r.delivery) for r in forward(3)[20:]} == {"live"}
+        with NodeProcess(rate=50) as twin:
+            inlet.connect(twin.publish)
+            forward(2.5)
+            assert line.fault == "two nodes have the same name"
+            assert "live" not in {str(r.delivery) for r in forward(1)}
+
+
+def test_a_second_node_on_the_same_journal_or_port_does_not_start(tmp_path: Path) -> None:
+    results = {"journal": {"path": tmp_path / "results.db"}}
+    with NodeProcess(results) as first:
+        with pytest.raises(RuntimeError, match="another node writes to this journal"):
+            NodeProcess(results).start()
+        twin = NodeProcess()
+        twin._command = [json.dumps({"publish": first.publish, "commands": None}) if c.startswith("{") else c
+                         for c in twin._command]  # fmt: skip
+        with pytest.raises(RuntimeError, match="the port is in use"):
+            twin.start()

@@ -22,8 +22,10 @@ from edge_app.scheduler import (
     admit,
     decide,
     initial_state,
+    is_ready,
     retry_plan,
 )
+from edge_app.scheduler.words import FAULTS
 from edge_app.verdict import Placement, PlanKind, PowerMode, SchedReason
 from edge_app.zones import ZoneSnapshot
 
@@ -87,6 +89,12 @@ class Governor:
         with self._lock:
             self._state, admitted = admit(self._state, monotonic_us())
         return admitted
+
+    def is_ready(self, plan: PlanKind) -> bool:
+        """See Placer. A fault counts from the moment it is told, decided upon or not."""
+        with self._lock:
+            told = any(event.plan is plan and event.kind in FAULTS for event in self._events)
+            return not told and is_ready(self._state, plan)
 
     def observe(self, placement: Placement, infer_us: int) -> None:
         """See Placer."""

@@ -33,6 +33,8 @@ class Slot:
 
     number: int
     works: dict[PlanKind, Work]
+    work: Work | None = None
+    """Those that hold the frame's input: a plan that is built again meanwhile brings others."""
     frame: Frame | None = None
     ticket: Ticket | None = None
     inspection: Inspection | None = None
@@ -87,9 +89,12 @@ class InferenceStage:
 
     def place_again(self, slot: Slot, fault: Fault, text: str) -> bool:
         """After a fault: the same frame onto the next plan, its input written; False if none is left or no time."""
+        self.placer.fault(_of(slot.ticket).placement.plan, fault, text)
+        return self._move_on(slot)
+
+    def _move_on(self, slot: Slot) -> bool:
         ticket = _of(slot.ticket)
         plan = ticket.placement.plan
-        self.placer.fault(plan, fault, text)
         while True:
             ticket.tried += (plan,)
             placement = self.placer.retry(ticket.tried, ticket.time_left_us())
@@ -104,8 +109,7 @@ class InferenceStage:
 
     def _assign(self, slot: Slot, placement: Placement) -> None:
         ticket = _of(slot.ticket)
-        work = slot.works[placement.plan]
-        work.engine.preprocess(_of(slot.frame), work)
+        fill(slot, placement.plan)
         ticket.placement = placement
         ticket.degraded.add(f"{placement.plan}_fallback")
 
@@ -125,11 +129,16 @@ class InferenceStage:
         ticket = _of(slot.ticket)
         while not ticket.sealed:
             plan = ticket.placement.plan
+            if not self.placer.is_ready(plan):  # it went out while this frame waited; a hung NPU would take it too
+                if self._move_on(slot):
+                    continue
+                self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan} went out before this frame was run"))
+                return
             start = monotonic_us()
             with self._lock:
                 worker.busy, worker.plan, worker.since_us = slot, plan, start
             try:
-                work = slot.works[plan]
+                work = _of(slot.work)
                 work.engine.run(work, ticket.placement.power_mode)
                 error: EdgeAppError | None = None
             except EdgeAppError as caught:
@@ -165,13 +174,20 @@ class InferenceStage:
         log.error("%s; slot %d is retired", text, slot.number)
         slot.retired = True
         works = {kind: work for kind, work in slot.works.items() if kind is not plan}
-        successor = Slot(slot.number, works, slot.frame, slot.ticket, slot.inspection, retired=True)
+        successor = Slot(slot.number, works, None, slot.frame, slot.ticket, slot.inspection, retired=True)
         can_go_on = self.place_again(successor, Fault.TIMEOUT, text)
         self._start_worker()
         if can_go_on:
             self.put(successor)
         else:
             self.failed(successor, Judgement(Reason.RUNTIME_FAULT, text))
+
+
+def fill(slot: Slot, plan: PlanKind) -> None:
+    """Writes the slot's frame into the input of one of its plans."""
+    work = slot.works[plan]
+    work.engine.preprocess(_of(slot.frame), work)
+    slot.work = work
 
 
 def _of(value: T | None) -> T:

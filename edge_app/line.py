@@ -20,7 +20,7 @@ from edge_app.detections import Detections
 from edge_app.engine import Engine
 from edge_app.errors import EdgeAppError, InvalidOutput, RuntimeFault
 from edge_app.frame import Frame
-from edge_app.inference import InferenceStage, Slot
+from edge_app.inference import InferenceStage, Slot, fill
 from edge_app.inspection import Inspection
 from edge_app.mode import inspects, may_change
 from edge_app.placing import Fault, Placer
@@ -185,8 +185,7 @@ class Line:
         if finding is not None:
             self._finish(slot, finding)
             return
-        work = slot.works[ticket.placement.plan]
-        work.engine.preprocess(frame, work)
+        fill(slot, ticket.placement.plan)
         ticket.stage_us["preprocess"] = monotonic_us() - start
         self._inference.put(slot)
 
@@ -214,7 +213,9 @@ class Line:
             self._release(slot)
             return
         try:
-            work = slot.works[ticket.placement.plan]
+            work = slot.work
+            if work is None:
+                raise AssertionError(f"slot {slot.number} came to be judged without a run")
             found = work.engine.result(work)
         except InvalidOutput as error:
             self._retry_invalid(slot, error)
@@ -249,7 +250,7 @@ class Line:
 
     def _release(self, slot: Slot) -> None:
         _, frame = _held(slot)
-        slot.frame = slot.ticket = None
+        slot.frame = slot.ticket = slot.work = None
         self._let_go(frame)
         if not slot.retired:
             self._free.put(slot)

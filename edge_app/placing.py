@@ -29,6 +29,9 @@ class Placer(Protocol):
     def admit(self) -> bool:
         """Whether the next trigger is inspected at all; refused ones are sealed UNKNOWN/OVERLOAD."""
 
+    def is_ready(self, plan: PlanKind) -> bool:
+        """Whether a frame that was placed on this plan before may still run there."""
+
     def observe(self, placement: Placement, infer_us: int) -> None:
         """A run ended well."""
 
@@ -50,6 +53,10 @@ class FixedPlacer:
         return self.last
 
     def admit(self) -> bool:
+        """See Placer."""
+        return True
+
+    def is_ready(self, plan: PlanKind) -> bool:
         """See Placer."""
         return True
 

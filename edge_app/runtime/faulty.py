@@ -33,29 +33,38 @@ class Trouble(StrEnum):
     LATE = "late"
     """Runs, and returns only after `late_s`."""
     HANG = "hang"
-    """Does not return until the script is released."""
+    """Does not return until the script is released, and nor does any run after it: the processor is held."""
 
 
 class FaultScript:
     """Which runs of a plan fail, and how. May be used by several threads."""
 
-    def __init__(self, troubles: Mapping[int, Trouble], *, failing_loads: int = 0, late_s: float = 0.2) -> None:
+    def __init__(
+        self, troubles: Mapping[int, Trouble] | None = None, *, failing_loads: int = 0, late_s: float = 0.2
+    ) -> None:
         """`troubles` by the number of the run; the first `failing_loads` attempts to open a session fail."""
-        self._troubles = dict(troubles)
+        self._troubles = dict(troubles or {})
         self._failing_loads = failing_loads
         self._lock = threading.Lock()
         self._released = threading.Event()
+        self._hangs = False
         self.late_s = late_s
         self.runs = 0
         self.loads = 0
         self.met: list[tuple[int, Trouble]] = []
         """Troubles that came, with their run."""
 
+    def arm(self, trouble: Trouble) -> None:
+        """The next run fails so."""
+        with self._lock:
+            self._troubles[self.runs + 1] = trouble
+
     def next(self) -> Trouble | None:
         """Counts a run; what is to happen to it."""
         with self._lock:
             self.runs += 1
-            trouble = self._troubles.get(self.runs)
+            trouble = Trouble.HANG if self._hangs else self._troubles.get(self.runs)
+            self._hangs = trouble is Trouble.HANG and not self._released.is_set()
             if trouble is not None:
                 self.met.append((self.runs, trouble))
             return trouble

@@ -20,7 +20,7 @@ carried out off the hot path and come back as events. How a decision comes about
 from edge_app.scheduler.decide import admit, decide
 from edge_app.scheduler.policy import Policy, build_policy, group_of
 from edge_app.scheduler.retry import retry_plan
-from edge_app.scheduler.state import State, initial_state
+from edge_app.scheduler.state import State, initial_state, is_ready
 from edge_app.scheduler.words import (
     Action,
     ActionKind,
@@ -48,5 +48,6 @@ __all__ = [
     "decide",
     "group_of",
     "initial_state",
+    "is_ready",
     "retry_plan",
 ]

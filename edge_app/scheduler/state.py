@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from edge_app.scheduler.drift import Track
-from edge_app.scheduler.faults import Health, Healths
+from edge_app.scheduler.faults import Health, Healths, Phase
 from edge_app.scheduler.policy import Policy, Rung
 from edge_app.scheduler.words import Decision
 from edge_app.verdict import PlanKind
@@ -58,6 +58,12 @@ class State(NamedTuple):
     meters: Meters
     pace: Pace
     held: Held
+
+
+def is_ready(state: State, plan: PlanKind) -> bool:
+    """Whether a plan is loaded, proven and not out."""
+    health = state.health.get(plan)
+    return health is not None and health.phase is Phase.READY
 
 
 def initial_state(policy: Policy) -> State:

@@ -298,7 +298,7 @@ def test_a_run_that_never_returns_is_left_behind(bench: Bench) -> None:
 def test_out_of_slots_ends_the_process_with_exit_5(bench: Bench) -> None:
     release = threading.Event()
     stuck = bench.engine(PlanKind.CPU, lambda _run, _binding: release.wait(20) and None)
-    line, kept = bench.line(iter([GOOD] * 9), stuck, limits=Limits(pacing="offline", slots=2), timeout_ms=100)
+    line, kept = bench.line(iter([GOOD] * 9), stuck, limits=Limits(pacing="offline", slots=1), timeout_ms=100)
     line.start()
     assert line.wait(20)
     with pytest.raises(RuntimeFault, match="every slot is held"):

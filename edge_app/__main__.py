@@ -1,6 +1,6 @@
 """`python -m edge_app`."""
 
-from edge_app.cli import main
+from edge_app.cli import entry
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    entry()

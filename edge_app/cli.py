@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
+import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 from edge_app import __version__
 from edge_app.commands.arguments import positive
@@ -102,6 +105,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(ExitCode.OK)
     except KeyboardInterrupt:
         return int(ExitCode.OK)
+
+
+def entry() -> NoReturn:
+    """The process: runs `main` and leaves with its code.
+
+    A thread that hangs in a driver (a run that never returns, a camera that does not answer) can't be ended; when the
+    interpreter is torn down under it, the process may abort instead of exiting with its code. So it is left at once.
+    """
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(thread is not threading.main_thread() for thread in threading.enumerate()):
+        os._exit(code)
+    raise SystemExit(code)
 
 
 def unknown_command(word: str) -> int:

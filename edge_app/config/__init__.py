@@ -1,0 +1,1 @@
+"""What pipelines, manifests and other YAML files may say, and how they are read."""

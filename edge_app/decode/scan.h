@@ -1,5 +1,4 @@
-/* The parts of a decode that touch every element. Plain loops that compilers vectorise, built for the baseline CPU and
- * again for AVX2; they only compare, so all builds give the same bits. */
+/* The parts of a decode that touch every element. They only compare, so SIMD and plain loops give the same bits. */
 #ifndef EA_SCAN_H
 #define EA_SCAN_H
 

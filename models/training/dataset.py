@@ -7,7 +7,9 @@ trained on; val.txt is for choosing scores; test.txt is not read. Written: DATA/
 with three lists: train, val (DeepPCB's) and val_line (synthetic).
 
 Every third training picture also gives its defect-free template, as a picture without boxes. Synthetic frames come
-from even products and even seeds only: each product once, and none of them in two lists.
+from even products and even seeds only: each product once, and none of them in two lists. One frame in four is of an
+intact part, the others have five defects, so that there is much to learn from each: a line's own share of one or two
+defects on some parts would drown in DeepPCB's seven on each.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ import shutil
 from pathlib import Path
 
 import cv2
+import numpy as np
 
 from edge_app.camera.pcb import LABELS, SIZE_PX, PcbPicture, draw, training_seed
 
-DEFECTIVE_SHARE = 0.7
 TEMPLATE_STEP = 3
+INTACT_STEP = 4
+DEFECTS_PER_PART = 5
+SHARES = {"open": 0.2, "short": 0.1, "mousebite": 0.25, "spur": 0.25, "copper": 0.1, "pin-hole": 0.1}
+"""How often each defect is drawn: those that change the least copper are the hardest to learn."""
 
 
 def add_deeppcb(source: Path, split: str, out: Path) -> list[str]:
@@ -51,12 +57,20 @@ def add_line(first: int, count: int, out: Path) -> list[str]:
     """Draw `count` parts of as many training products, from the `first`-th training product on."""
     added = []
     for index in range(first, first + count):
-        picture = draw(2 * index, training_seed(index), defective_share=DEFECTIVE_SHARE)
+        picture = draw(2 * index, training_seed(index), defects=training_defects(index))
         name = f"line_{picture.product:05d}"
         cv2.imwrite(str(out / "images" / f"{name}.png"), picture.image)
         (out / "labels" / f"{name}.txt").write_text(yolo_rows(picture))
         added.append(f"./images/{name}.png")
     return added
+
+
+def training_defects(index: int) -> tuple[str, ...]:
+    """Labels of the defects on the index-th part: none, or five."""
+    if index % INTACT_STEP == 0:
+        return ()
+    rng = np.random.Generator(np.random.PCG64(index))
+    return tuple(str(label) for label in rng.choice(list(SHARES), DEFECTS_PER_PART, p=list(SHARES.values())))
 
 
 def yolo_rows(picture: PcbPicture) -> str:
@@ -74,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--deeppcb", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--line", type=int, default=800, help="synthetic frames to train on")
+    parser.add_argument("--line", type=int, default=520, help="synthetic frames to train on")
     parser.add_argument("--line-val", type=int, default=200, help="synthetic frames to choose scores on")
     args = parser.parse_args(arguments)
     for folder in ("images", "labels"):

@@ -61,7 +61,9 @@ def test_every_picture_has_its_boxes(made: Path) -> None:
     assert (made / "labels" / "a.txt").read_text() == "2 0.5 0.5 0.1 0.1\n"
     assert (made / "labels" / "template_a.txt").read_text() == ""
     for index in range(1, 10):
-        picture = pcb.draw(2 * index, pcb.training_seed(index), defective_share=recipe().DEFECTIVE_SHARE)
+        labels = recipe().training_defects(index)
+        assert len(labels) == (0 if index % 4 == 0 else 5)
+        picture = pcb.draw(2 * index, pcb.training_seed(index), defects=labels)
         rows = (made / "labels" / f"line_{2 * index:05d}.txt").read_text().splitlines()
         assert len(rows) == len(picture.defects)
         for row, defect in zip(rows, picture.defects, strict=True):

@@ -96,10 +96,10 @@ class Governor:
             told = any(event.plan is plan and event.kind in FAULTS for event in self._events)
             return not told and is_ready(self._state, plan)
 
-    def observe(self, placement: Placement, infer_us: int) -> None:
+    def observe(self, placement: Placement, infer_us: int, before_us: int = 0) -> None:
         """See Placer."""
         with self._lock:
-            self._observations.append(Observation(placement.plan, placement.power_mode, infer_us))
+            self._observations.append(Observation(placement.plan, placement.power_mode, infer_us, before_us))
 
     def fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
         """See Placer."""

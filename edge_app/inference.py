@@ -150,7 +150,7 @@ class InferenceStage:
             took = monotonic_us() - start
             ticket.stage_us["infer"] = ticket.stage_us.get("infer", 0) + took
             if error is None:
-                self.placer.observe(ticket.placement, took)
+                self.placer.observe(ticket.placement, took, start - ticket.t_capture_mono_us)
                 break
             log.error("%s", error)
             if not self.place_again(slot, Fault.ERROR, error.what if error.got is None else error.got):

@@ -32,8 +32,8 @@ class Placer(Protocol):
     def is_ready(self, plan: PlanKind) -> bool:
         """Whether a frame that was placed on this plan before may still run there."""
 
-    def observe(self, placement: Placement, infer_us: int) -> None:
-        """A run ended well."""
+    def observe(self, placement: Placement, infer_us: int, before_us: int = 0) -> None:
+        """A run ended well, of a frame that had waited and been prepared for `before_us` until it began."""
 
     def fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
         """A run did not end well. After a time-out no plan of that processor may be used again in this process."""
@@ -60,7 +60,7 @@ class FixedPlacer:
         """See Placer."""
         return True
 
-    def observe(self, placement: Placement, infer_us: int) -> None:
+    def observe(self, placement: Placement, infer_us: int, before_us: int = 0) -> None:
         """See Placer; nothing is learnt."""
 
     def fault(self, plan: PlanKind, fault: Fault, text: str) -> None:

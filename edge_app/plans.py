@@ -16,6 +16,7 @@ from edge_app.config.tensor import InputSpec
 from edge_app.engine import Engine, tensor_of
 from edge_app.errors import ConfigError, EdgeAppError, ModelError, RuntimeFault
 from edge_app.model import ModelCard, check_digest, plan_head, plan_input, with_encodings
+from edge_app.qnn_errors import remedy_of
 from edge_app.runtime.base import Session, TensorInfo
 from edge_app.runtime.cpu import open_cpu
 from edge_app.runtime.null import NullSession
@@ -217,6 +218,7 @@ def open_npu_plan(card: ModelCard, plan: Plan, threads: int | None) -> Session:
     return open_qnn(
         files[0], plan.plan, HtpTarget(plan.soc, plan.soc_model, plan.htp_arch),
         host_ops=frozenset(plan.host_ops), host_nodes=frozenset(plan.host_nodes), threads=threads,
+        explain=remedy_of,
     )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ DEFAULT_LADDER = (
     _step(PlanKind.HYBRID, PowerMode.BURST, 1.5, 1.5, 1.0),
     _step(PlanKind.HYBRID, PowerMode.BALANCED, 1.1, 1.5, 1.15),
     _step(PlanKind.HYBRID, PowerMode.POWER_SAVER, 0.7, 1.5, 1.4),
+    _step(PlanKind.HYBRID, PowerMode.LOW_POWER_SAVER, 0.35, 1.5, 1.9),
     _step(PlanKind.CPU, PowerMode.NONE, 0.1, 3.0, 1.0),
 )
 
@@ -170,7 +171,7 @@ class Scheduler(Section):
     thermal: Literal["auto", "always", "never"] = Field(
         "auto",
         title="Thermal zones",
-        description="auto: watched on a board with an NPU, or when `sysfs_root` is set; always; never.",
+        description="auto: watched on a board with an NPU, or when `sysfs_root` is set; always; never: nor is drift.",
     )
     sysfs_root: YamlPath | None = Field(
         None, title="sysfs", description="Folder with class/thermal below it; null: /sys. A recorded tree may be given."

@@ -7,7 +7,11 @@ onnxruntime-qnn swallows bad options, runs damaged contexts and lets a later ses
 from __future__ import annotations
 
 import glob
+import os
 import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +37,7 @@ class HtpTarget:
 
 
 _target_of_process: HtpTarget | None = None
+_greeted = False
 
 
 @cache
@@ -123,7 +128,8 @@ def open_qnn(
         )
     options = session_options(threads)
     options.add_provider_for_devices(list(devices()), provider_options(target))
-    session = load(file, options)
+    with _greeting_on_stderr():
+        session = load(file, options)
     unplanned = [
         f"{name} ({op})" for name, op in placed_on_cpu(session) if op not in host_ops and name not in host_nodes
     ]
@@ -136,6 +142,24 @@ def open_qnn(
             remedy="compile the plan again for this SoC and release, or list the op kinds as host ops",
         )
     return OrtSession(session, file, plan, provider="qnn", simulated=is_simulator(), explain=explain)
+
+
+@contextmanager
+def _greeting_on_stderr() -> Iterator[None]:
+    """The HTP library prints a line to stdout when it is first used; only the product's own output belongs there."""
+    global _greeted
+    if _greeted:
+        yield
+        return
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
+        _greeted = True
 
 
 def _claim(target: HtpTarget) -> None:

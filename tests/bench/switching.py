@@ -41,13 +41,14 @@ def main() -> None:
     parser.add_argument("--switches", type=int, default=200)
     parser.add_argument("--faults", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--timeout-ms", type=int, default=3000, help="a run past this is a fault")
     parser.add_argument("--model", type=Path, help="a toy that was compiled before (models/toy)")
     args = parser.parse_args()
     model = args.model or compile_toy(Path(tempfile.mkdtemp()) / "plant")
-    print(json.dumps(measure(model, args.frames, args.switches, args.faults, args.seed), indent=1))
+    print(json.dumps(measure(model, args.frames, args.switches, args.faults, args.seed, args.timeout_ms), indent=1))
 
 
-def measure(model: Path, frames: int, switches: int, faults: int, seed: int) -> dict[str, object]:
+def measure(model: Path, frames: int, switches: int, faults: int, seed: int, timeout_ms: int = 3000) -> dict[str, object]:
     """One run; raises if a part has another part's verdict, or none, or two.
 
     A fault hits the plan that is in use, once all plans have recovered from the last one: with every plan out at the
@@ -68,7 +69,7 @@ def measure(model: Path, frames: int, switches: int, faults: int, seed: int) -> 
             scripts[plan].arm(drawn.choice(TROUBLES[plan]))
 
     config = Scheduler(faults=Faults(backoff_s=0.05, backoff_max_s=0.2, retries=1000))
-    toy = ToyLine(model, Parts(frames, before, seed), scripts, config)
+    toy = ToyLine(model, Parts(frames, before, seed), scripts, config, timeout_ms=timeout_ms)
     start = time.monotonic()
     results = toy.run(frames * 1.0)
     took_s = time.monotonic() - start

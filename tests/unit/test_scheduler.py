@@ -372,6 +372,13 @@ def test_throttling_that_no_zone_shows_counts_as_hot() -> None:
     assert "THROTTLED" in {alarm.name for alarm in driver.decision.alarms}
 
 
+def test_where_no_zones_are_watched_a_slower_run_says_nothing_of_heat() -> None:
+    driver = Driver(board_policy(zones=None)).started()
+    run_for(driver, 30, 112)
+    run_for(driver, 10, 189)
+    assert driver.decision.placement.reason is SchedReason.NORMAL
+
+
 def test_outliers_are_no_drift() -> None:
     drift = Drift()
     track = Track()

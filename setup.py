@@ -1,6 +1,7 @@
 """Builds the C extensions; everything else about the package is in pyproject.toml.
 
-One abi3 wheel per platform serves every CPython from 3.11 on.
+One abi3 wheel per platform serves every CPython from 3.11 on. The wheel for aarch64 can be made on x86_64:
+CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared" _PYTHON_HOST_PLATFORM=linux-aarch64 python -m build -w
 """
 
 import sys
@@ -11,7 +12,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 # Contraction of a*b+c into one rounding would give other bits on aarch64 than on x86_64.
-COMPILE = ["-std=c11", "-O3", "-Wall", "-Wextra", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
+COMPILE = ["-std=c11", "-O3", "-Wall", "-Wextra", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
 
 NO_COMPILER = """
 edge_app has kernels in C, and no working C compiler was found.

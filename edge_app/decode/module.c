@@ -126,8 +126,13 @@ static void close_tensors(open_tensors *t) {
 static int check_tensor(const Py_buffer *view, int index, int type, size_t elements) {
     static const char *const names[] = {"f", "B", "H"};
     const char *got = view->format == NULL ? "B" : view->format;
+    got += *got == '<' || *got == '=' || *got == '@'; /* little-endian is native on our CPUs */
     if (strcmp(got, names[type]) != 0) {
         PyErr_Format(PyExc_TypeError, "output %d: wanted elements of type '%s', got '%s'", index, names[type], got);
+        return -1;
+    }
+    if ((uintptr_t)view->buf % (uintptr_t)view->itemsize != 0) {
+        PyErr_Format(PyExc_ValueError, "output %d: its elements are not aligned in memory", index);
         return -1;
     }
     if ((size_t)view->len != elements * (size_t)view->itemsize) {

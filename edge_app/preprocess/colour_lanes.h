@@ -2,21 +2,9 @@
 
 EA_INLINE ea_v word_pair(int even, int odd) { return v_set32((int)((uint32_t)(uint16_t)even | (uint32_t)odd << 16)); }
 
-/* 16 values of 32 bits: columns 0..3 and 8..11, 4..7 and 12..15. */
-typedef struct {
-    ea_v low, high;
-} wide;
-
+/* The lanes headers also define wide, 16 values of 32 bits (columns 0..3 and 8..11, then 4..7 and 12..15), and exact products
+ * of words of at most 8 bits and a sign with factors of 22 bits: v_times(v_factorable(words), v_factor(f)). */
 EA_INLINE wide wide_sum(wide a, wide b) { return (wide){v_add32(a.low, b.low), v_add32(a.high, b.high)}; }
-
-/* A word w, at most 8 bits with sign, as the pair 128 * w, w: one multiply-add with the pair of a factor's upper bits and its
- * lower seven gives the exact product of 32 bits. */
-EA_INLINE wide factorable(ea_v words) {
-    const ea_v shifted = v_left16(words, 7);
-    return (wide){v_zip_low16(shifted, words), v_zip_high16(shifted, words)};
-}
-EA_INLINE ea_v factor(int32_t f) { return word_pair(f >> 7, f & 127); }
-EA_INLINE wide times(wide a, ea_v f) { return (wide){v_mul_pairs16(a.low, f), v_mul_pairs16(a.high, f)}; }
 
 /* A plan's Y'CbCr table. Channel 0 depends on chroma x, channel 2 on chroma z: x is V for an RGB tensor, U for a BGR one. */
 typedef struct {
@@ -27,25 +15,25 @@ EA_INLINE colour_factors factors_of(const ea_plan *p) {
     const ea_yuv *t = &p->yuv;
     const int bgr = p->spec.color == EA_BGR;
     return (colour_factors){
-        v_set16(t->y_min), factor(t->y_gain),
-        factor(bgr ? t->u_to_b : t->v_to_r), factor(bgr ? t->u_to_g : t->v_to_g),
-        factor(bgr ? t->v_to_g : t->u_to_g), factor(bgr ? t->v_to_r : t->u_to_b),
+        v_set16(t->y_min), v_factor(t->y_gain),
+        v_factor(bgr ? t->u_to_b : t->v_to_r), v_factor(bgr ? t->u_to_g : t->v_to_g),
+        v_factor(bgr ? t->v_to_g : t->u_to_g), v_factor(bgr ? t->v_to_r : t->u_to_b),
     };
 }
 
 /* What chroma words x and z add to each channel. */
 EA_INLINE void chroma_terms(const colour_factors *f, ea_v x, ea_v z, wide *out) {
     const ea_v half = v_set16(128);
-    const wide fx = factorable(v_sub16(x, half)), fz = factorable(v_sub16(z, half));
-    out[0] = times(fx, f->x0);
-    out[1] = wide_sum(times(fx, f->x1), times(fz, f->z1));
-    out[2] = times(fz, f->z2);
+    const wide fx = v_factorable(v_sub16(x, half)), fz = v_factorable(v_sub16(z, half));
+    out[0] = v_times(fx, f->x0);
+    out[1] = wide_sum(v_times(fx, f->x1), v_times(fz, f->z1));
+    out[2] = v_times(fz, f->z2);
 }
 
 /* Words of the channels, not yet clipped to bytes, from luma words and chroma terms. */
 EA_INLINE void colour_words(const colour_factors *f, ea_v y, const wide *chroma, ea_v *out) {
     const ea_v rounding = v_set32(1 << 19);
-    const wide luma = times(factorable(v_sub_to_zero16(y, f->y_min)), f->y);
+    const wide luma = v_times(v_factorable(v_sub_to_zero16(y, f->y_min)), f->y);
     const wide rounded = {v_add32(luma.low, rounding), v_add32(luma.high, rounding)};
     for (int c = 0; c < 3; c++) {
         const wide sum = wide_sum(rounded, chroma[c]);

@@ -68,6 +68,18 @@ static inline void v_store_bytes16(uint8_t *to, ea_v a) {
     _mm_storeu_si128((__m128i *)to, _mm_packus_epi16(low, high));
 }
 static inline void v_store_words16(int16_t *to, ea_v a) { _mm256_storeu_si256((__m256i *)to, a); }
+typedef struct {
+    ea_v low, high;
+} wide;
+/* A word w becomes the pair 128 * w, w: one multiply-add with the pair of a factor's upper bits and its lower seven is the
+ * whole product. */
+static inline wide v_factorable(ea_v words) {
+    const ea_v shifted = v_left16(words, 7);
+    return (wide){v_zip_low16(shifted, words), v_zip_high16(shifted, words)};
+}
+static inline ea_v v_factor(int32_t f) { return v_set32((int32_t)((uint32_t)(f & 127) << 16 | (uint16_t)(f >> 7))); }
+static inline wide v_times(wide a, ea_v f) { return (wide){v_mul_pairs16(a.low, f), v_mul_pairs16(a.high, f)}; }
+
 /* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate. */
 static inline __m256 affine8(const uint8_t *in, const float *high, const float *low, const float *b) {
     const __m256 p = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)in)));

@@ -114,6 +114,19 @@ static inline void v_store_words16(int16_t *to, ea_v a) {
     vst1q_s16(to, EA_S16(a.low));
     vst1q_s16(to + 8, EA_S16(a.high));
 }
+typedef struct {
+    ea_v low, high;
+} wide;
+static inline uint8x16_t widen_low(uint8x16_t a) { return EA_FROM_S32(vmovl_s16(vget_low_s16(EA_S16(a)))); }
+static inline uint8x16_t widen_high(uint8x16_t a) { return EA_FROM_S32(vmovl_high_s16(EA_S16(a))); }
+static inline wide v_factorable(ea_v a) {
+    return (wide){{widen_low(a.low), widen_low(a.high)}, {widen_high(a.low), widen_high(a.high)}};
+}
+static inline ea_v v_factor(int32_t f) { return v_set32(f); }
+static inline uint8x16_t times_lane(uint8x16_t a, uint8x16_t b) { return EA_FROM_S32(vmulq_s32(EA_S32(a), EA_S32(b))); }
+static inline ea_v times_half(ea_v a, ea_v b) { return EA_BOTH(times_lane); }
+static inline wide v_times(wide a, ea_v f) { return (wide){times_half(a.low, f), times_half(a.high, f)}; }
+
 /* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate. */
 static inline float32x4x2_t affine8(const uint8_t *in, const float *high, const float *low, const float *b) {
     const uint16x8_t words = vmovl_u8(vld1_u8(in));

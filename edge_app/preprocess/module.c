@@ -108,14 +108,15 @@ static PyObject *py_build(PyObject *self, PyObject *args) {
 
 static const char *element_format(int dtype) { return dtype == EA_FLOAT32 ? "f" : dtype == EA_UINT16 ? "H" : "B"; }
 
-static int is_bytes(const Py_buffer *view) {
-    const char *f = view->format;
-    return view->itemsize == 1 && (f == NULL || strcmp(f, "B") == 0 || strcmp(f, "b") == 0 || strcmp(f, "c") == 0);
+/* A buffer's element type without its byte order: native ones and little-endian ones are the same on our CPUs. */
+static const char *type_of(const Py_buffer *view) {
+    const char *f = view->format == NULL ? "B" : view->format;
+    return f + (*f == '<' || *f == '=' || *f == '@');
 }
 
 /* A frame may have padded rows, which the plan's stride describes: all of its memory must lie in one piece. */
 static int check_frame(const Py_buffer *view, const ea_spec *s) {
-    if (!is_bytes(view)) {
+    if (strcmp(type_of(view), "B") != 0) {
         PyErr_Format(PyExc_TypeError, "frame: wanted bytes (uint8), got elements of type '%s'", view->format);
         return -1;
     }
@@ -129,9 +130,12 @@ static int check_frame(const Py_buffer *view, const ea_spec *s) {
 
 static int check_tensor(const Py_buffer *view, const ea_spec *s) {
     const char *wanted = element_format(s->dtype);
-    const char *got = view->format == NULL ? "B" : view->format;
-    if (strcmp(got, wanted) != 0) {
-        PyErr_Format(PyExc_TypeError, "tensor: wanted elements of type '%s', got '%s'", wanted, got);
+    if (strcmp(type_of(view), wanted) != 0) {
+        PyErr_Format(PyExc_TypeError, "tensor: wanted elements of type '%s', got '%s'", wanted, type_of(view));
+        return -1;
+    }
+    if ((uintptr_t)view->buf % ea_dtype_bytes(s->dtype) != 0) {
+        PyErr_SetString(PyExc_ValueError, "tensor: its elements are not aligned in memory");
         return -1;
     }
     if ((size_t)view->len != ea_tensor_bytes(s)) {

@@ -129,13 +129,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--only", default="", help="only cases whose key begins so")
+    parser.add_argument("--peers", default="", help="only these peers, separated by commas")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     cv2.setNumThreads(1)
     torch = peers.optional("torch")
     if torch is not None:
         torch.set_num_threads(1)
-    report((c for c in cases(build_floor()) if c.key.startswith(options.only)), options.rounds, options.json)
+    wanted = [name for name in options.peers.split(",") if name]
+    chosen = (c.only(wanted) if wanted else c for c in cases(build_floor()) if c.key.startswith(options.only))
+    report(chosen, options.rounds, options.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ class Case:
     title: str
     inputs: Sequence[Any]
     functions: dict[str, Work]
+
+    def only(self, peers: Sequence[str]) -> Case:
+        """The same with these peers alone: what others leave in the caches is no part of it then."""
+        return replace(self, functions={k: work for k, work in self.functions.items() if k == "ours" or k in peers})
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ def report(cases: Iterable[Case], rounds: int, as_json: bool) -> None:
     for case in cases:
         figures = run(case, rounds)
         entry = {f"{name}_ms": round(ms, 4) for name, ms in figures.median_ms.items()}
+        entry |= {f"{name}_best_ms": round(ms, 4) for name, ms in figures.best_ms.items()}
         entry |= {f"ratio_{name}": round(figures.ratio(name), 3) for name in case.functions if name != "ours"}
         document[case.key] = entry
         if not as_json:
@@ -90,5 +95,8 @@ def report(cases: Iterable[Case], rounds: int, as_json: bool) -> None:
 def _row(case: Case, figures: Figures) -> str:
     ours = f"{case.title:34s} ours {figures.median_ms['ours']:7.3f} ms (best {figures.best_ms['ours']:6.3f})"
     others = [name for name in case.functions if name != "ours"]
-    peers = (f"{name} {figures.median_ms[name]:.3f} = {figures.ratio(name):.2f}x" for name in others)
+    best = {name: figures.best_ms[name] / figures.best_ms["ours"] for name in others}
+    peers = (
+        f"{name} {figures.median_ms[name]:.3f} = {figures.ratio(name):.2f}x (best {best[name]:.2f}x)" for name in others
+    )
     return f"{ours} | " + " | ".join(peers)

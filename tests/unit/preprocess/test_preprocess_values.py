@@ -84,6 +84,7 @@ def test_padding_is_written_once_and_never_by_run():
             "tensor: wanted a C-contiguous, writable",
         ),
         (None, bytes(49152), ValueError, "writable"),
+        (None, memoryview(bytearray(49153))[1:].cast("f"), ValueError, "not aligned"),
         ("a string", None, ValueError, "frame: wanted a C-contiguous buffer"),
     ],
 )

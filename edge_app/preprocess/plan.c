@@ -108,7 +108,7 @@ static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* The pieces of a plan's memory, in order. */
 typedef struct {
-    size_t x, y, group, fetch, chroma, window_x, window_y, weight_x, weight_y, rows, end;
+    size_t x, y, group, fetch, chroma, window_x, window_y, weight_x, weight_y, spread, rows, end;
 } layout;
 
 static int has_windows(const ea_spec *s) { return s->method == EA_AREA || s->method == EA_ANTIALIAS; }
@@ -116,6 +116,8 @@ static int has_windows(const ea_spec *s) { return s->method == EA_AREA || s->met
 static int32_t most_of(const ea_spec *s, int32_t n, int32_t m) {
     return s->method == EA_AREA ? ea_area_most(n, m) : ea_antialias_most(n, m);
 }
+
+static int is_packed_colour(const ea_spec *s) { return (s->format == EA_BGR8 || s->format == EA_RGB8) && s->color != EA_GRAY; }
 
 /* Bytes of weights of `count` windows. */
 static size_t weight_bytes(const ea_spec *s, int32_t n, int32_t m, int32_t count, int32_t step) {
@@ -137,7 +139,8 @@ static layout lay_out(const ea_spec *s) {
     l.window_y = l.window_x + aligned(columns * sizeof(ea_window));
     l.weight_x = l.window_y + aligned(rows * sizeof(ea_window));
     l.weight_y = l.weight_x + weight_bytes(s, s->region_w, s->resized_w, s->inner_w, EA_COLUMN_STEP);
-    l.rows = l.weight_y + weight_bytes(s, s->region_h, s->resized_h, s->inner_h, EA_ROW_STEP);
+    l.spread = l.weight_y + weight_bytes(s, s->region_h, s->resized_h, s->inner_h, EA_ROW_STEP);
+    l.rows = l.spread + (is_packed_colour(s) ? aligned(columns * EA_MOST_SPREAD / 4 * EA_SPREAD * sizeof(int16_t)) : 0);
     l.end = l.rows;
     return l;
 }
@@ -192,7 +195,12 @@ static void build_windows(ea_plan *plan, char *block, const layout *l) {
     /* groups says here, too, whether SIMD can run: sums of inner rows must fit 15 bits, and windows the row. */
     const int fits = s->inner_w >= EA_GROUP && plan->columns >= EA_GROUP && plan->columns >= plan->across.padded;
     plan->groups = fits && plan->down.most < EA_MOST_SIMD_ROWS && rows->groups > 0 ? ea_group_count(s) : 0;
-    if (plan->groups > 0) ea_widen_windows(&plan->across, x, weight_x, s->inner_w, plan->columns);
+    if (plan->groups == 0) return;
+    ea_widen_windows(&plan->across, x, weight_x, s->inner_w, plan->columns);
+    if (s->method == EA_ANTIALIAS && is_packed_colour(s) && plan->across.padded <= EA_MOST_SPREAD) {
+        ea_spread_weights(&plan->across, s->inner_w, (int16_t *)(block + l->spread));
+        plan->spread = (const int16_t *)(block + l->spread);
+    }
 }
 
 void ea_plan_build(void *mem, const ea_spec *s) {

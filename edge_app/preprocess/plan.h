@@ -61,6 +61,8 @@ typedef struct ea_plan {
     ea_axis across, down;
     int32_t first_column, columns;
     const struct ea_plan *source_rows;
+    /* Antialias of a packed colour frame: across's weights as its SIMD kernel takes them, or NULL. */
+    const int16_t *spread;
 } ea_plan;
 
 /* NULL if the spec can be planned, else what is wrong with it. */

@@ -55,6 +55,60 @@ static void across_sums(const ea_axis *axis, int32_t n, const int16_t *sums, uin
     else across(axis, n, NULL, sums, out, axis->padded, axis->bits + 7);
 }
 
+/* Sums of a pixel's three channels over its window: taps 0, 1, 4, 5, ... in the low lane, 2, 3, 6, 7, ... in the high one. */
+EA_INLINE ea_v dot_pixels(const uint8_t *from, const int16_t *spread, int32_t padded, ea_v order) {
+    ea_v sum = v_set32(0);
+    for (int32_t k = 0; k < padded; k += 4)
+        sum = v_add32(sum, v_mul_pairs16(v_shuffle(v_load_same(from + 3 * k), order), v_load(spread + k / 4 * EA_SPREAD)));
+    return sum;
+}
+
+/* The end of a packed row, with room behind it for 16-byte loads. */
+typedef struct {
+    uint8_t bytes[3 * EA_MOST_SPREAD + 32];
+    int32_t from; /* column */
+} row_end;
+
+static row_end end_of_row(const uint8_t *row, int32_t columns, int32_t padded) {
+    row_end end = {{0}, columns - padded - 8 > 0 ? columns - padded - 8 : 0};
+    memcpy(end.bytes, row + 3 * end.from, (size_t)(3 * (columns - end.from)));
+    return end;
+}
+
+EA_INLINE void across_packed_row(const ea_plan *p, const uint8_t *row, const uint8_t *ahead, int32_t padded, uint8_t *const out[3]) {
+    static const uint8_t orders[2][32] = {
+        {0, 128, 3, 128, 1, 128, 4, 128, 2, 128, 5, 128, 128, 128, 128, 128, 6, 128, 9, 128, 7, 128, 10, 128, 8, 128, 11, 128, 128, 128, 128, 128},
+        {2, 128, 5, 128, 1, 128, 4, 128, 0, 128, 3, 128, 128, 128, 128, 128, 8, 128, 11, 128, 7, 128, 10, 128, 6, 128, 9, 128, 128, 128, 128, 128},
+    };
+    const ea_axis *axis = &p->across;
+    const ea_v order = v_load(orders[(p->spec.color == EA_BGR) != (p->spec.format == EA_BGR8)]);
+    const ea_v half = v_set32(1 << (axis->bits - 1));
+    const row_end end = end_of_row(row, p->columns, padded);
+    for (int32_t x = 0; x < p->spec.inner_w; x += 4) {
+        const int32_t i = x < p->spec.inner_w - 4 ? x : p->spec.inner_w - 4;
+        ea_v sum[4];
+        v_prefetch(ahead + 3 * axis->window[i].first);
+        for (int k = 0; k < 4; k++) {
+            const int32_t first = axis->window[i + k].first;
+            const uint8_t *from = first + padded + 2 <= p->columns ? row + 3 * first : end.bytes + 3 * (first - end.from);
+            sum[k] = dot_pixels(from, p->spread + (i + k) * (padded / 4 * EA_SPREAD), padded, order);
+        }
+        const ea_v first_two = v_add32(v_add_lanes32(sum[0], sum[1]), half), last_two = v_add32(v_add_lanes32(sum[2], sum[3]), half);
+        v_store_quads(out, i, v_narrow32(v_right32_by(first_two, axis->bits), v_right32_by(last_two, axis->bits)));
+    }
+}
+
+/* Antialias of a packed colour row straight from the frame. Returns 0 for all other plans. */
+static int across_packed(const ea_plan *p, const uint8_t *frame, int32_t y, uint8_t *const out[3]) {
+    if (p->spread == NULL) return 0;
+    const ea_spec *s = &p->spec;
+    const uint8_t *row = frame + (s->region_y + y) * s->stride + 3 * (s->region_x + p->first_column);
+    const uint8_t *ahead = y + AHEAD < s->region_h ? row + AHEAD * s->stride : row;
+    if (p->across.padded == 8) across_packed_row(p, row, ahead, 8, out);
+    else across_packed_row(p, row, ahead, 16, out);
+    return 1;
+}
+
 /* The rows of a window, looked up once. */
 typedef struct {
     const uint8_t *row[EA_MOST_SIMD_ROWS];

@@ -11,11 +11,12 @@ static int rows_are_the_tensor(const ea_spec *s) { return s->raw && (s->layout =
 /* Brings source rows up to `last` into the ring, and for antialias each to the output's width. */
 static void fill_ring(const ea_plan *p, const uint8_t *frame, const ea_scratch *t, ea_row_function source_row, int32_t *next, int32_t last) {
     for (; *next <= last; (*next)++) {
-        uint8_t *row[3], *slot[3];
+        uint8_t *row[3], *slot[3] = {NULL, NULL, NULL};
         for (int c = 0; c < t->made; c++) {
             slot[c] = t->ring[c] + (size_t)(*next % p->down.most) * t->ring_stride;
             row[c] = p->spec.method == EA_AREA ? slot[c] : t->source_row[c];
         }
+        if (across_packed(p, frame, *next, slot)) continue;
         source_row(p->source_rows, frame, *next, row);
         if (p->spec.method != EA_ANTIALIAS) continue;
         for (int c = 0; c < t->made; c++) across_bytes(&p->across, p->spec.inner_w, row[c], slot[c]);

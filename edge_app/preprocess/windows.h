@@ -29,6 +29,10 @@ int32_t ea_padded(int32_t most, int32_t step);
 ea_axis ea_area_axis(ea_window *window, int16_t *weight, int32_t n, int32_t m, int32_t first, int32_t count, int32_t step);
 ea_axis ea_antialias_axis(ea_window *window, int16_t *weight, int32_t n, int32_t m, int32_t first, int32_t count, int32_t step);
 
+/* Weights for pixels of three bytes: each four w0 w1 w2 w3 as w0 w1 w0 w1 w0 w1 0 0, w2 w3 w2 w3 w2 w3 0 0. */
+enum { EA_SPREAD = 16, EA_MOST_SPREAD = 16 }; /* words for each four weights; longest window that is spread */
+void ea_spread_weights(const ea_axis *axis, int32_t count, int16_t *spread);
+
 /* Makes all windows as long as the padding, inside 0 .. n - 1. Only if n is at least that long. */
 void ea_widen_windows(ea_axis *axis, ea_window *window, int16_t *weight, int32_t count, int32_t n);
 

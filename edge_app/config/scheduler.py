@@ -198,7 +198,7 @@ class Scheduler(Section):
         description="external: each frame is a part, so the plan changes before the rate; free: the rate first.",
     )
     rates: tuple[float, ...] = Field(
-        (1.0, 0.75, 0.5, 0.25, 0.1),
+        (1.0, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2, 0.1),
         min_length=1,
         title="Rates",
         description="Shares of triggers that may be inspected; the others are UNKNOWN/OVERLOAD.",

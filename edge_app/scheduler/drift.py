@@ -1,7 +1,8 @@
 """Latency of each step against its own baseline: throttling that no thermal zone shows.
 
-Statistics are medians of batches, and the baseline is the lowest median ever seen: throttling only makes a run slower,
-so the fastest batch is the chip's own speed, and a few outliers (an interrupt, a page fault) move nothing.
+Drift goes by the medians of batches, and the baseline is the lowest median ever seen: throttling only makes a run
+slower, so the fastest batch is the chip's own speed, and a few outliers (an interrupt, a page fault) move nothing.
+The deadline is for every part, so a step is held against it by its slow runs, not by its median.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ class Track(NamedTuple):
     """What is known of one step's latency, microseconds; 0 where nothing is."""
 
     baseline_us: int = 0
-    current_us: int = 0
+    """The lowest median of a batch ever seen."""
+    tail_us: int = 0
+    """What all but one run of the last batch stayed within: by it a step is held against the deadline."""
+    best_tail_us: int = 0
+    """The lowest of those ever seen."""
     seen_us: int = 0
     """When the last batch ended."""
     batch: tuple[int, ...] = ()
@@ -40,10 +45,12 @@ def observe(track: Track, infer_us: int, now_us: int, drift: Drift) -> Track:
     batch = (*track.batch, infer_us)
     if len(batch) < drift.batch:
         return track._replace(batch=batch)
-    return _close_batch(track, median(batch), now_us, drift)
+    return _close_batch(track, batch, now_us, drift)
 
 
-def _close_batch(track: Track, current: int, now_us: int, drift: Drift) -> Track:
+def _close_batch(track: Track, batch: tuple[int, ...], now_us: int, drift: Drift) -> Track:
+    ordered = sorted(batch)
+    current, tail = ordered[len(ordered) // 2], ordered[-2]
     baseline = min(track.baseline_us or current, current)
     slow = track.slow_batches + 1 if current > baseline * drift.ratio else 0
     until, strikes = track.drifted_until_us, track.strikes
@@ -51,7 +58,7 @@ def _close_batch(track: Track, current: int, now_us: int, drift: Drift) -> Track
         if now_us >= until:
             strikes = min(strikes + 1, MOST_STRIKES) if now_us < until + hold_us(drift, strikes) else 1
         until = now_us + hold_us(drift, strikes)
-    return Track(baseline, current, now_us, (), slow, until, strikes)
+    return Track(baseline, tail, min(track.best_tail_us or tail, tail), now_us, (), slow, until, strikes)
 
 
 def hold_us(drift: Drift, strikes: int) -> int:
@@ -67,16 +74,19 @@ def median(values: tuple[int, ...]) -> int:
 def estimate_us(policy: Policy, tracks: tuple[Track, ...], healths: Healths, step: int, now_us: int) -> int:
     """What a run on a step is expected to take; 0 if nothing is known.
 
-    In this order: its own latency if it is fresh, its own baseline, the baseline of another step of the same plan
-    by the ladder's ratio, the latency of the plan's warm-up by that ratio.
+    In this order: its own latency if it is fresh, its own best, what was measured when the plan was loaded, and by the
+    ladder's ratio that of another step of the same plan, seen or measured.
     """
-    own = tracks[step]
-    if own.current_us and now_us - own.seen_us <= FRESH_US:
-        return own.current_us
-    if own.baseline_us:
-        return own.baseline_us
-    mine = policy.steps[step]
+    own, mine = tracks[step], policy.steps[step]
+    if own.tail_us and now_us - own.seen_us <= FRESH_US:
+        return own.tail_us
+    if own.best_tail_us:
+        return own.best_tail_us
+    loaded = healths[mine.plan].loaded_us
+    if mine.power_mode in loaded:
+        return loaded[mine.power_mode]
     for other, track in zip(policy.steps, tracks, strict=True):
-        if other.plan is mine.plan and track.baseline_us:
-            return round(track.baseline_us * mine.latency / other.latency)
-    return round(healths[mine.plan].loaded_us * mine.latency)
+        known = track.best_tail_us or loaded.get(other.power_mode, 0)
+        if other.plan is mine.plan and known:
+            return round(known * mine.latency / other.latency)
+    return 0

@@ -9,13 +9,13 @@ OFFLINE -> LOADING -> UNPROVEN -> TESTING -> READY
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from edge_app.config.scheduler import Faults
 from edge_app.scheduler.policy import NPU_PLANS, Policy
 from edge_app.scheduler.words import FAULTS, Action, ActionKind, Event, EventKind
-from edge_app.verdict import PlanKind
+from edge_app.verdict import PlanKind, PowerMode
 
 
 class Phase(StrEnum):
@@ -43,8 +43,8 @@ class Health:
     """OPEN: when it is tried again."""
     text: str = ""
     """The last fault."""
-    loaded_us: int = 0
-    """How long a run took when the session was warmed up."""
+    loaded_us: Mapping[PowerMode, int] = field(default_factory=dict)
+    """How long a run took when the session was warmed up, by power mode, as far as it was measured."""
 
 
 Healths = Mapping[PlanKind, Health]
@@ -65,14 +65,20 @@ def apply_event(policy: Policy, healths: Healths, event: Event, now_us: int) -> 
     changed = dict(healths)
     if event.kind is EventKind.LOADED:
         phase = Phase.UNPROVEN if policy.canaries and event.plan in NPU_PLANS else Phase.READY
-        latency = event.latency_us if event.latency_us is not None else health.loaded_us
-        changed[event.plan] = replace(health, phase=phase, since_us=now_us, loaded_us=latency)
+        changed[event.plan] = replace(health, phase=phase, since_us=now_us, loaded_us=_measured(policy, health, event))
     elif event.kind is EventKind.CANARY_PASSED:
         if health.phase in (Phase.UNPROVEN, Phase.TESTING):
             changed[event.plan] = replace(health, phase=Phase.READY, since_us=now_us)
     elif event.kind in FAULTS and health.phase is not Phase.OPEN:
         changed[event.plan] = _fail(policy.config.faults, health, event, now_us)
     return changed
+
+
+def _measured(policy: Policy, health: Health, event: Event) -> Mapping[PowerMode, int]:
+    if event.latencies_us or event.latency_us is None:
+        return event.latencies_us or health.loaded_us
+    first = next(step.power_mode for step in policy.steps if step.plan is event.plan)
+    return {first: event.latency_us}
 
 
 def _fail(faults: Faults, health: Health, event: Event, now_us: int) -> Health:

@@ -44,6 +44,7 @@ class Level(NamedTuple):
 
 Levels = tuple[Level, Level, Level]
 UNLIMITED = Level(1.0, 1.0, Cause.NONE, False, "")
+COOL = Level(1.0, 1.0, Cause.MEASURED, False, "")
 
 
 def levels(policy: Policy, snapshot: ZoneSnapshot | None, now_us: int, drifted: tuple[bool, bool, bool]) -> Levels:
@@ -79,6 +80,8 @@ def zone_level(policy: Policy, limits: Limits, name: str, reading: ZoneReading |
         soon, cause, text = limits.hot_c, Cause.UNKNOWN, f"{name} is {state}"
     else:
         soon = reading.temp_c + max(reading.rate_c_per_s, 0.0) * policy.config.lookahead_s
+        if soon + policy.config.hysteresis_k <= limits.warm_c:
+            return COOL
         cause, text = Cause.MEASURED, name
     more = limits.share(soon + policy.config.hysteresis_k)
     return Level(limits.share(soon), more, cause, soon >= limits.hot_c, text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from edge_app.verdict import Placement, PlanKind, PowerMode
@@ -13,7 +14,7 @@ class EventKind(StrEnum):
     """What happened to a plan."""
 
     LOADED = "loaded"
-    """Its session was built and ran (warm); `latency_us` tells how fast."""
+    """Its session was built and ran (warm); the latencies tell how fast."""
     LOAD_FAILED = "load_failed"
     CANARY_PASSED = "canary_passed"
     """The stored picture gave the stored output."""
@@ -38,6 +39,9 @@ class Event:
     plan: PlanKind
     text: str = ""
     latency_us: int | None = None
+    """LOADED: of a run in the plan's first step."""
+    latencies_us: Mapping[PowerMode, int] = field(default_factory=dict)
+    """LOADED: of a run in each power mode that was measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,9 +257,14 @@ class Scheduled:
         self.state, decision = decide(self.policy, self.state, Inputs(now, self._snapshot))
         for action in decision.actions:
             ok = world.starts(action.plan)
-            loaded_us = round(world.plant.run(action.plan, PowerMode.BURST)[0] * 1000)
+            loaded_us = self._measured(world, action.plan)
             kinds = (EventKind.LOADED, EventKind.CANARY_PASSED) if ok else (EventKind.LOAD_FAILED,)
-            self._pending.extend((now, Event(kind, action.plan, "no start", loaded_us)) for kind in kinds)
+            self._pending.extend((now, Event(kind, action.plan, "no start", latencies_us=loaded_us)) for kind in kinds)
+
+    def _measured(self, world: World, plan: PlanKind) -> dict[PowerMode, int]:
+        """What warming a plan up tells: a run in each of its power modes."""
+        modes = [step.power_mode for step in self.policy.steps if step.plan is plan]
+        return {mode: round(world.plant.run(plan, mode)[0] * 1000) for mode in modes}
 
     def _decide(self, world: World) -> Placement | None:
         due = tuple(event for at_us, event in self._pending if at_us <= world.t_us)
@@ -280,8 +285,8 @@ class Scheduled:
                 EventKind.CANARY_PASSED if passed else EventKind.CANARY_FAILED, plan, "" if passed else "wrong canary"
             )
         if world.starts(plan):
-            latency_us = round(world.plant.run(plan, PowerMode.BURST)[0] * 1000)
-            return world.t_us + round(k.load_s * 1e6), Event(EventKind.LOADED, plan, "", latency_us)
+            loaded = Event(EventKind.LOADED, plan, latencies_us=self._measured(world, plan))
+            return world.t_us + round(k.load_s * 1e6), loaded
         return world.t_us + round(k.load_s * 1e6), Event(EventKind.LOAD_FAILED, plan, "no start: error code 14001")
 
     def _if_still_up(self, placement: Placement, now_us: int, t_us: int) -> Placement:

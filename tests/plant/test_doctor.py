@@ -1,0 +1,61 @@
+"""`edge_app doctor` as it is run: here, on a recorded tree, and for one error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from sysfs import SysfsTree
+
+
+def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "edge_app", "doctor", *map(str, arguments)],
+                          capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+
+
+def test_a_recorded_board_is_looked_at(tmp_path) -> None:
+    tree = SysfsTree(tmp_path)
+    tree.set_c("nspss1-thermal", 93.0)
+    SysfsTree.write(tree.folders["cpu4-thermal"] / "temp", "-273000")
+    done = doctor("--sysfs-root", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"] is True
+    zones = {zone["name"]: zone for zone in document["zones"]}
+    assert (zones["nspss0"]["temp_c"], zones["nspss0"]["trip_c"], zones["nspss0"]["state"]) == (41.2, 95.0, "ok")
+    assert zones["cpu4"] | {"trips": []} == {
+        "name": "cpu4", "type": "cpu4-thermal", "group": "cpu", "state": "impossible", "temp_c": None,
+        "note": "-273 C", "warm_c": 78.0, "hot_c": 87.0, "trip_c": 90.0, "trips": [],
+    }  # fmt: skip
+    warned = {finding["text"].split()[0] for finding in document["findings"] if finding["grade"] == "warn"}
+    assert {"nspss1", "cpu4"} <= warned
+
+
+def test_a_board_without_its_required_zones_fails_with_what_to_do(tmp_path) -> None:
+    SysfsTree(tmp_path, {"cpu0-thermal": (40_000, (("passive", 90_000),))})
+    done = doctor("--sysfs-root", tmp_path)
+    assert done.returncode == 1
+    assert "no thermal zone of group nsp" in done.stdout
+    assert "scheduler.zones.nsp.types" in done.stdout
+
+
+def test_limits_of_a_pipeline_are_taken(tmp_path, toy_model) -> None:
+    SysfsTree(tmp_path)
+    pipeline = tmp_path / "p.yaml"
+    pipeline.write_text(
+        f"camera: {{type: synthetic}}\nmodel: {{path: {toy_model}}}\nlimits: {{pacing: offline}}\n"
+        "scheduler: {zones: {nsp: {types: ['nspss1*'], required: true, warm_c: 50, hot_c: 60, trip_c: 70}}}\n"
+    )
+    done = doctor("--sysfs-root", tmp_path, "--pipeline", pipeline, "--json")
+    zones = {zone["name"]: zone for zone in json.loads(done.stdout)["zones"]}
+    assert zones["nspss1"]["warm_c"] == 50
+    assert "nspss0" not in zones
+
+
+def test_one_error_is_explained() -> None:
+    known = doctor("--explain", "14001")
+    assert (known.returncode, "INVALID_CONFIG" in known.stdout, "/dev/fastrpc" in known.stdout) == (0, True, True)
+    as_json = json.loads(doctor("--explain", "Error code: 5005", "--json").stdout)
+    assert (as_json["code"], as_json["name"]) == (5005, "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY")
+    assert doctor("--explain", "12345").returncode == 1

@@ -8,10 +8,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import track
+
 from edge_app import __version__
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
+from edge_app.config.runtime import SIMULATED_TIMEOUT_MS, TIMEOUT_MS
 from edge_app.errors import CameraError, EdgeAppError
 from edge_app.governor import Governor
 from edge_app.line import Line
@@ -50,7 +54,7 @@ class App:
             placed.recipes.own.inspection,
             self.outlet,
             pipeline.limits,
-            pipeline.runtime.timeout_ms,
+            timeout_ms(pipeline, placed),
             max_frames,
             placed.degraded,
         )
@@ -134,6 +138,7 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
         EdgeAppError: whatever can't be had, with its exit code.
     """
     card = resolve(pipeline.model, pipeline.preprocess)
+    make_missing_plans(pipeline, card)
     placed = place_model(pipeline, card, name)
     camera = open_camera(pipeline.camera)
     try:
@@ -142,6 +147,38 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
     except BaseException:
         camera.close()
         raise
+
+
+def make_missing_plans(pipeline: Pipeline, card: ModelCard) -> None:
+    """Compiles plans of this SoC that were not shipped: context binaries are reproducible, their digests prove them.
+
+    A plan that can't be made is told and left out; loading it then gives way to the next one.
+    """
+    runtime = pipeline.runtime
+    if runtime.provider not in ("auto", "qnn") or runtime.soc is None or card.manifest is None or card.folder is None:
+        return
+    from edge_app.runtime import qnn
+
+    if runtime.provider == "auto" and qnn.npu_missing() is not None:
+        return
+    plans = [plan for plan in card.manifest.plans if plan.soc == runtime.soc]
+    missing = [plan for plan in plans if not (card.folder / plan.artifacts[0].file).is_file()]
+    if not missing:
+        return
+    from edge_app.toolchain.remake import make_missing
+
+    for plan in track(missing, f"making the plans for {runtime.soc}", console=Console(stderr=True), transient=True):
+        try:
+            make_missing(card.folder, card.manifest, plan)
+        except EdgeAppError as error:
+            log.error("plan %s: %s", plan.plan, error)
+
+
+def timeout_ms(pipeline: Pipeline, placed: Placed) -> int:
+    """When a run counts as hung."""
+    if pipeline.runtime.timeout_ms is not None:
+        return pipeline.runtime.timeout_ms
+    return SIMULATED_TIMEOUT_MS if placed.simulated else TIMEOUT_MS
 
 
 def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:

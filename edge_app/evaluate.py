@@ -85,6 +85,19 @@ def look_at_good(predict: Predict, folder: Path, stems: set[str] | None, limit: 
     return Looked(tuple(files), found, tuple(Truth.none() for _ in files))
 
 
+def good_parts(looked: Looked, good: Looked | None) -> Looked | None:
+    """All defect-free pictures: the split's own, and those of `--good`; None without any."""
+    clean = [index for index, truth in enumerate(looked.truth) if not len(truth)]
+    own = Looked(
+        tuple(looked.files[i] for i in clean),
+        tuple(looked.found[i] for i in clean),
+        tuple(looked.truth[i] for i in clean),
+    )
+    if good is None:
+        return own if clean else None
+    return Looked(own.files + good.files, own.found + good.found, own.truth + good.truth)
+
+
 def spread(items: Sequence[T], limit: int | None) -> list[T]:
     """At most `limit` items, evenly spread."""
     if limit is None or limit >= len(items):

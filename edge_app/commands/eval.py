@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, type=Path, metavar="DIR", help="a YOLO data set: folder with data.yaml"
     )
     parser.add_argument("--split", default="val", metavar="KEY", help="a key of data.yaml (default: val)")
-    parser.add_argument("--good", type=Path, metavar="DIR", help="defect-free pictures, for false rejects")
+    parser.add_argument(
+        "--good", type=Path, metavar="DIR", help="defect-free pictures (those of the split's names, if any)"
+    )
     parser.add_argument(
         "--runtime", choices=["cpu", "qnn"], default="cpu", help="cpu (default), or the htp plan by qnn"
     )
@@ -66,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     good = None
     if args.good is not None:
         good = evaluate.look_at_good(predict, args.good, stems, args.limit, progress("good parts"))
+    good = evaluate.good_parts(looked, good)
     score, marginal = card.score, card.marginal
     if args.choose_thresholds:
         chosen = evaluate.choose_thresholds(looked, good, card.labels)

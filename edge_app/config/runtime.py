@@ -32,14 +32,18 @@ class Runtime(Section):
         title="Fallback",
         description="qnn without an NPU: none exits 5, cpu goes on with the cpu plan, degraded.",
     )
-    timeout_ms: int = Field(
-        3000,
+    timeout_ms: int | None = Field(
+        None,
         ge=1,
         title="Time-out",
-        description="A run past this is a fault: its slot is retired, the next plan goes on.",
+        description="A run past this is a fault: its slot is retired, the next plan goes on; null: 3000, and on the"
+        " simulated HTP, whose time is not a board's, 30000.",
     )
     threads: int | None = Field(None, ge=1, title="CPU threads", description="Of the cpu plan; null: as many as cores.")
     warmup_runs: int = Field(2, ge=0, le=100, title="Warm-up", description="Runs before the node is ready.")
+
+
+TIMEOUT_MS, SIMULATED_TIMEOUT_MS = 3000, 30_000
 
 
 class Limits(Section):

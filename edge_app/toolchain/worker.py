@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -43,7 +44,10 @@ def _session(
 
 def compile_plan(request: dict[str, Any]) -> dict[str, Any]:
     """Compiles a QDQ model; request: model, out, host_ops, dlc (folder or null)."""
-    out = Path(request["out"])
+    out, model = Path(request["out"]).resolve(), Path(request["model"]).resolve()
+    # onnxruntime names the NPU's parts after a hash of the model's path as it was given: only a path without folders
+    # gives the same bytes wherever the model lies.
+    os.chdir(model.parent)
     extra = {"htp_graph_finalization_optimization_mode": str(request["optimization"])}
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".compile-") as folder:
         if request["host_ops"]:
@@ -55,7 +59,7 @@ def compile_plan(request: dict[str, Any]) -> dict[str, Any]:
             "ep.context_embed_mode": "1",
             "ep.context_file_path": str(Path(folder, "plan.onnx")),
         }
-        session = _session(request, Path(request["model"]), extra, config)
+        session = _session(request, Path(model.name), extra, config)
         placed = placed_on_cpu(session)
         del session
         Path(folder, "plan.onnx").replace(out)

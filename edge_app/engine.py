@@ -88,12 +88,14 @@ class Engine:
             raise RuntimeFault("a result was asked for before any picture was put in")
         return self.decode(work.binding.outputs, work.geometry)
 
-    def warm_up(self, work: Work, runs: int) -> list[int]:
-        """Runs on whatever is in the buffers; each run's microseconds."""
+    def warm_up(self, work: Work, runs: int, power_mode: PowerMode | None = None) -> list[int]:
+        """Runs on whatever is in the buffers, in burst unless told otherwise; each run's microseconds."""
+        if power_mode is None:
+            power_mode = PowerMode.BURST if self.session.provider == "qnn" else PowerMode.NONE
         times = []
         for _ in range(runs):
             start = monotonic_us()
-            self.session.run(work.binding, PowerMode.BURST if self.session.provider == "qnn" else PowerMode.NONE)
+            self.session.run(work.binding, power_mode)
             times.append(monotonic_us() - start)
         return times
 

@@ -112,6 +112,10 @@ class Governor:
             answer = retry_plan(self._policy, self._state, tried, time_left_us, monotonic_us())
         return answer if isinstance(answer, Placement) else None
 
+    def power_modes(self, plan: PlanKind) -> tuple[PowerMode, ...]:
+        """The power modes in which the ladder may run a plan."""
+        return tuple(step.power_mode for step in self._policy.steps if step.plan is plan)
+
     def tell(self, event: Event) -> None:
         """Something happened to a plan."""
         with self._lock:

@@ -6,14 +6,15 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from edge_app.engine import Engine
+from edge_app.engine import Engine, Work
 from edge_app.errors import EdgeAppError
 from edge_app.governor import Governor
 from edge_app.scheduler import Action, ActionKind, Decision, Event, EventKind
-from edge_app.verdict import PlanKind
+from edge_app.verdict import PlanKind, PowerMode
 
 log = logging.getLogger(__name__)
 TICK_S = 0.25
+MEASURED_RUNS = 3
 
 Opener = Callable[[], Engine]
 Prove = Callable[[Engine], str | None]
@@ -94,12 +95,22 @@ class Mechanic:
 
     def _load(self, plan: PlanKind) -> None:
         engine = self._openers[plan]()
-        times = engine.warm_up(engine.bind(), self._warmup_runs)
+        work = engine.bind()
+        times = engine.warm_up(work, self._warmup_runs)
+        latencies_us = self._measure(engine, work)
         self.engines[plan] = engine
         self.errors.pop(plan, None)
         self.install(engine)
         log.info("plan %s: loaded and warm, %.1f ms a run", plan, times[-1] / 1000)
-        self._governor.tell(Event(EventKind.LOADED, plan, latency_us=times[-1]))
+        self._governor.tell(Event(EventKind.LOADED, plan, latency_us=times[-1], latencies_us=latencies_us))
+
+    def _measure(self, engine: Engine, work: Work) -> dict[PowerMode, int]:
+        """What a run takes in each power mode of the ladder, the slowest of a few; nothing where time is simulated."""
+        modes = self._governor.power_modes(engine.plan)
+        if engine.session.simulated or len(modes) < 2:
+            return {}
+        # The first run of each still changes the clocks.
+        return {mode: max(engine.warm_up(work, MEASURED_RUNS + 1, mode)[1:]) for mode in modes}
 
     def _failed(self, action: Action, error: EdgeAppError) -> None:
         log.error("plan %s: %s failed: %s", action.plan, action.kind, error)

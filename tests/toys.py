@@ -96,7 +96,7 @@ def detector(seed: int = 0, size: int = 64) -> onnx.ModelProto:
 
 
 def detector_picture(bright_cells: list[tuple[int, int]], size: int = 64, seed: int = 0) -> npt.NDArray[np.uint8]:
-    """A picture for `detector`, BGR uint8 [size, size, 3]: grey noise, with white 16 px squares at 8 px cells (x, y)."""
+    """A picture for `detector`, BGR uint8 [size, size, 3]: grey noise, white 16 px squares at 8 px cells (x, y)."""
     picture = np.random.default_rng(seed).integers(20, 60, (size, size, 3)).astype(np.uint8)
     for x, y in bright_cells:
         picture[8 * y : 8 * y + 16, 8 * x : 8 * x + 16] = 250

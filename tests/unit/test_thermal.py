@@ -161,7 +161,7 @@ def test_a_rate_needs_time() -> None:
     assert rate_c_per_s([(0, 40.0), (2 * S, 39.0), (4 * S, 38.0)]) == pytest.approx(-0.5)
 
 
-# -- all zones together -------------------------------------------------------------------------------------------------
+# -- all zones together ------------------------------------------------------------------------------------------------
 
 
 def watch(tree: SysfsTree, seconds: int, moving: dict[str, float], reader: ZoneReader | None = None, from_s: int = 0):

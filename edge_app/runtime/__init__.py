@@ -1,0 +1,1 @@
+"""Where a model runs: sessions behind one seam, on the CPU, the HTP, or nowhere (null)."""

@@ -52,5 +52,7 @@ def toy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(model, folder / "model.onnx")
     sha256 = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
     shape = [dimension.dim_value for dimension in model.graph.output[0].type.tensor_type.shape.dim]
-    (folder / "manifest.yaml").write_text(MANIFEST.format(output=model.graph.output[0].name, shape=shape, sha256=sha256))
+    (folder / "manifest.yaml").write_text(
+        MANIFEST.format(output=model.graph.output[0].name, shape=shape, sha256=sha256)
+    )
     return folder

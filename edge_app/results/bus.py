@@ -176,7 +176,7 @@ class Bus:
         try:
             while not self._stopping:
                 now_us = self.last_turn_us = clock.monotonic_us()
-                poller.poll(max(0, next_beat_us - now_us) // 1000 + 1)
+                events = poller.poll(max(0, next_beat_us - now_us) // 1000 + 1)
                 self._wakeup.clear()
                 if self._reopen:
                     self._reopen = False
@@ -187,10 +187,9 @@ class Bus:
                 if beat_now or clock.monotonic_us() >= next_beat_us:
                     self._publish("heartbeat", self._beat())
                     next_beat_us = clock.monotonic_us() + wire.HEARTBEAT_PERIOD_US
-                if self._gate is not None:
-                    self._gate.serve()
-                self._refused(self.sockets.newly_refused())
-                self._serve_commands()
+                    self._refused(self.sockets.newly_refused())  # those that show by their silence alone
+                if any(source != self._wakeup.read_fd for source, _ in events):
+                    self._serve_peers()
             self._send_queued()
             self._publish("heartbeat", self._beat())
             if self._last_word is not None:
@@ -200,6 +199,13 @@ class Bus:
             raise
         finally:
             self.sockets.close()
+
+    def _serve_peers(self) -> None:
+        """Handshakes, monitors and commands."""
+        if self._gate is not None:
+            self._gate.serve()
+        self._refused(self.sockets.newly_refused())
+        self._serve_commands()
 
     def _send_queued(self) -> None:
         while self._queue:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import queue
 import sqlite3
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,10 @@ MAX_WAITING = 8192
 """Results that wait for the disk; at 200 a second it may stand still for 40 s."""
 BATCH = 32
 BATCH_S = 0.02
+MAX_BATCH = 512
+"""Once the disk is behind, it is given more at a time."""
+LOOK_S = 0.1
+"""Results of a node without a wire, or with a bus that stands still, are seen so soon."""
 RETRY_S = 1.0
 OPEN_TIMEOUT_S = 10.0
 CHECKED_AT_START = 1000
@@ -63,7 +67,9 @@ class Journal:
         self._identity = identity
         self._alarm = alarm
         self._make_room = make_room
-        self._queue: queue.SimpleQueue[Record | _Note | None] = queue.SimpleQueue()
+        self._queue: deque[Record | _Note] = deque()
+        self._wakeup = threading.Event()
+        self._idle = False
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._opened = threading.Event()
         self._closing = threading.Event()
@@ -112,21 +118,26 @@ class Journal:
             log.warning("journal: can't lock %s: %s", self.file, error.strerror)
 
     def put(self, record: Record) -> None:
-        """Hands a result over; never blocks. What finds the queue full is counted as lost."""
-        if self._queue.qsize() >= MAX_WAITING:
+        """Hands a result over; never blocks, and wakes nobody (see `wake`). What finds the queue full is lost."""
+        if len(self._queue) >= MAX_WAITING:
             self.lost += 1
-            return
-        self._queue.put(record)
+        else:
+            self._queue.append(record)
+
+    def wake(self) -> None:
+        """Says that there is something in the queue. The bus thread does so, to spare the frame thread the time."""
+        if self._idle or len(self._queue) >= BATCH:
+            self._wakeup.set()
 
     def note(self, seq: int, text: str) -> None:
         """Keeps a remark on a result of this run."""
-        if self._queue.qsize() < MAX_WAITING:
-            self._queue.put(_Note(seq, clock.utc_us(), text))
+        if len(self._queue) < MAX_WAITING:
+            self._queue.append(_Note(seq, clock.utc_us(), text))
 
     def close(self, timeout_s: float) -> None:
         """Writes what waits, and that the run ended cleanly."""
         self._closing.set()
-        self._queue.put(None)
+        self._wakeup.set()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             log.error("the journal's thread did not end within %.1f s", timeout_s)
@@ -137,35 +148,42 @@ class Journal:
     # -- the writer's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        last = False
         batch: list[Record | _Note] = []
-        while not last or (batch and not self._failing):
-            if len(batch) < BATCH and not last:
-                last = self._collect(batch)
+        while True:
+            if not batch:
+                self._await_batch()
+                while self._queue and len(batch) < MAX_BATCH:
+                    batch.append(self._queue.popleft())
+            closing = self._closing.is_set()
             try:
                 self._write(batch)
                 batch = []
             except Exception as error:
                 self._broke(error)
+                if closing:
+                    break
                 self._closing.wait(RETRY_S)
+            if closing and not batch and not self._queue:
+                break
         self._end()
 
-    def _collect(self, batch: list[Record | _Note]) -> bool:
-        """Fills the batch; True if the end was asked for."""
+    def _await_batch(self) -> None:
+        """Returns when there are BATCH results, or the first has waited for BATCH_S, or there is other work."""
+        self._idle = True
+        while self.working and not self._queue and not self._closing.is_set():
+            wait_s = self._next_retention_s - time.monotonic()
+            if wait_s <= 0:
+                break
+            self._wakeup.wait(min(wait_s, LOOK_S))
+            self._wakeup.clear()
+        self._idle = False
         until_s = time.monotonic() + BATCH_S
-        wait_s = self._next_retention_s - time.monotonic() if not batch and self.working else 0.0
-        while len(batch) < BATCH:
-            try:
-                item = self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
-            except queue.Empty:
-                return False
-            if item is None:
-                return True
-            if len(batch) == 0:
-                until_s = time.monotonic() + BATCH_S
-            batch.append(item)
+        while 0 < len(self._queue) < BATCH and not self._closing.is_set():
             wait_s = until_s - time.monotonic()
-        return False
+            if wait_s <= 0:
+                break
+            self._wakeup.wait(wait_s)
+            self._wakeup.clear()
 
     def _write(self, batch: list[Record | _Note]) -> None:
         if self._connection is None:

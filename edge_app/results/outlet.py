@@ -151,11 +151,13 @@ class Outlet:
         kinds = {"publish": zmq.SUB, "commands": zmq.DEALER}
         places = {key: (end, kinds[key]) for key, end in bus.sockets.endpoints.items() if end is not None}
         self._strangers.expect(selftest.STRANGERS * len(places))
+        self._locks.gate.testing = True
         try:
             selftest.prove_locks(bus.sockets.context, places, self._locks.pair.public, self._locks.own)
         except BusError:
             self.close("the wire's locks do not hold")
             raise
+        self._locks.gate.testing = False
 
     def reload(self) -> None:
         """Reads clients.toml again (SIGHUP). A file that can't be used is an alarm; the old list stays in force."""
@@ -257,6 +259,8 @@ class Outlet:
 
     def _published(self, record: Record) -> None:
         self._published_seq = record.seq
+        if self._journal is not None:
+            self._journal.wake()
         self._replay.tail.append(record.seq, record.body)
 
     def _send_answer(self, answer: Answer) -> None:

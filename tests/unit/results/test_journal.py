@@ -65,6 +65,7 @@ class Opened:
         made = record(result, self.who)
         self.bodies[result.seq] = made.body
         self.journal.put(made)
+        self.journal.wake()
 
 
 @pytest.fixture

@@ -195,7 +195,8 @@ def outlet_run(rate: float, seconds: float, count: int, keys: KeyTriple | None =
 def bench_seal(args: argparse.Namespace) -> None:
     """What `Outlet.result` costs the thread that calls it, with journal and a subscriber; alone, and beside a thread
     that computes in Python all the time. At 200/s caches are cold at each call."""
-    for name, rate, busy in (("200/s", 200, False), ("1000/s", 1000, False), ("200/s, beside a busy thread", 200, True)):
+    for rate, busy in ((200, False), (1000, False), (200, True)):
+        name = f"{rate}/s{', beside a busy thread' if busy else ''}"
         end = threading.Event()
         if busy:
             threading.Thread(target=spin, args=(end,), daemon=True).start()
@@ -225,7 +226,7 @@ def spin(end: threading.Event) -> None:
 
 def bench_latency(args: argparse.Namespace) -> None:
     """Publish and seal to a subscriber, beside a bare PUB/SUB."""
-    print("to a subscriber, us        | publish p50   p99 |    seal p50    p99 |    bare p50    p99 |        publish / bare")
+    print("us                         | publish p50   p99 |    seal p50    p99 |    bare p50    p99 |        publish / bare")
     for rate, count in ((r, c) for r in (200, 2000) for c in (1, 10, 100)):
         columns: dict[str, list[dict[str, float]]] = {"publish": [], "seal": [], "bare": []}
         for _ in range(args.rounds):

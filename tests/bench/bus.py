@@ -226,7 +226,8 @@ def spin(end: threading.Event) -> None:
 
 def bench_latency(args: argparse.Namespace) -> None:
     """Publish and seal to a subscriber, beside a bare PUB/SUB."""
-    print("us                         | publish p50   p99 |    seal p50    p99 |    bare p50    p99 |        publish / bare")
+    titles = " | ".join(f"{name + ' p50':>11} {'p99':>6}" for name in ("publish", "seal", "bare"))
+    print(f"{'us':>26} |{titles} | {'publish / bare':>21}")
     for rate, count in ((r, c) for r in (200, 2000) for c in (1, 10, 100)):
         columns: dict[str, list[dict[str, float]]] = {"publish": [], "seal": [], "bare": []}
         for _ in range(args.rounds):

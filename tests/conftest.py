@@ -22,7 +22,7 @@ def data_folder(pytestconfig: pytest.Config) -> Path:
     """Real pictures, video and models; without `--data` the test is skipped."""
     folder: Path | None = pytestconfig.getoption("--data")
     if folder is None:
-        pytest.skip("needs real data: pytest --data DIR")
+        pytest.skip("needs real data: pytest tests --data=DIR")
     if not (folder / "deeppcb").is_dir():
         pytest.fail(f"--data {folder}: there is no deeppcb/ in it")
     return folder.resolve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -35,30 +36,44 @@ CACHE_AGE_US = 600_000_000
 
 
 class ReplyCache:
-    """Replies to commands that change something, by client and request id: a retry gets the first answer's bytes."""
+    """Replies to commands that change something, by client and request id: a retry gets the first answer's bytes.
+
+    A reply that is still being made is held as PENDING. Shared by the bus and the archive's thread.
+    """
+
+    PENDING: list[bytes] = []  # noqa: RUF012 - a mark, never changed
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._replies: OrderedDict[tuple[str, str], tuple[int, bytes, list[bytes]]] = OrderedDict()
 
-    def get(self, client: str, request_id: str, frame: bytes, now_us: int) -> list[bytes] | None:
+    def get(self, request: Request, frame: bytes, now_us: int) -> list[bytes] | None:
         """The earlier reply, or None.
 
         Raises:
             RefusedError: CONFLICT, if the id came with another command before.
         """
-        known = self._replies.get((client, request_id))
+        with self._lock:
+            known = self._replies.get((request.client, request.request_id))
         if known is None or now_us - known[0] > CACHE_AGE_US:
             return None
         if known[1] != _digest(frame):
             raise RefusedError(Code.CONFLICT, "this request_id was used for another command; make ids unique")
         return known[2]
 
-    def put(self, client: str, request_id: str, frame: bytes, reply: list[bytes], now_us: int) -> None:
+    def put(self, request: Request, frame: bytes, reply: list[bytes], now_us: int) -> None:
         """Keeps a reply; the oldest goes when there are too many."""
-        self._replies[(client, request_id)] = (now_us, _digest(frame), reply)
-        self._replies.move_to_end((client, request_id))
-        while len(self._replies) > CACHED_REPLIES:
-            self._replies.popitem(last=False)
+        key = (request.client, request.request_id)
+        with self._lock:
+            self._replies[key] = (now_us, _digest(frame), reply)
+            self._replies.move_to_end(key)
+            while len(self._replies) > CACHED_REPLIES:
+                self._replies.popitem(last=False)
+
+    def forget(self, request: Request) -> None:
+        """The command came to nothing: it may be tried again."""
+        with self._lock:
+            self._replies.pop((request.client, request.request_id), None)
 
 
 def _digest(frame: bytes) -> bytes:
@@ -115,19 +130,18 @@ class Service:
 
     def _answer(self, data: Mapping[str, Any], routing_id: bytes, client: Client, frame: bytes) -> list[bytes] | None:
         request = check_request(data, client.name, client.role)
-        now_us = clock.monotonic_us()
         changes = COMMANDS[request.command].changes
         if changes:
-            cached = self._cache.get(request.client, request.request_id, frame, now_us)
+            cached = self._cache.get(request, frame, clock.monotonic_us())
             if cached is not None:
-                return cached
+                return cached or None  # pending: the one answer comes when it is ready
         outcome = self._guarded(request, self._handler(request))
         if isinstance(outcome, Deferred):
-            self._defer(request, routing_id, outcome)
+            self._defer(request, routing_id, outcome, frame if changes else None)
             return None
         reply = reply_frames(request, outcome)
         if changes:
-            self._cache.put(request.client, request.request_id, frame, reply, now_us)
+            self._cache.put(request, frame, reply, clock.monotonic_us())
         return reply
 
     def _handler(self, request: Request) -> Callable[[], Reply | Deferred]:
@@ -146,15 +160,23 @@ class Service:
             log.exception("command %s failed", request.command)
             raise RefusedError(Code.INTERNAL, f"{type(error).__name__}; see the node's log") from error
 
-    def _defer(self, request: Request, routing_id: bytes, deferred: Deferred) -> None:
+    def _defer(self, request: Request, routing_id: bytes, deferred: Deferred, keep: bytes | None) -> None:
+        """`keep`: the request, if its reply is to be cached."""
+
         def job() -> None:
             try:
                 frames = reply_frames(request, self._guarded(request, deferred.work))
+                if keep is not None:
+                    self._cache.put(request, keep, frames, clock.monotonic_us())
             except RefusedError as refusal:
+                self._cache.forget(request)
                 frames = [self._error(request.request_id, refusal)]
             self._send(Answer(routing_id, frames))
 
+        if keep is not None:
+            self._cache.put(request, keep, ReplyCache.PENDING, clock.monotonic_us())
         if not self._archive.submit(job):
+            self._cache.forget(request)
             raise RefusedError(Code.BUSY, "too many wait for the disk; ask again later")
 
     def _error(self, request_id: str | None, refusal: RefusedError) -> bytes:

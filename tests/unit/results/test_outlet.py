@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from wire_samples import PLACEMENT, Line, config, outlet
 
 from edge_app.config.results import Results
 from edge_app.errors import BusError, ConfigError
-from edge_app.results import ModelIdentity, Outlet, Recipe, Reply, Request
+from edge_app.results import Deferred, ModelIdentity, Outlet, Recipe, Reply, Request
 from edge_app.verdict import Mode, Reason
 
 
@@ -201,6 +202,34 @@ def test_a_retry_gets_the_first_reply_and_runs_nothing_again() -> None:
     assert calls[0].args == {"trigger_id": 5, "part_id": "A", "budget_us": 50_000}
     assert client.ask("trigger", trigger_id=6)["code"] == "CONFLICT"
     assert client.ask("trigger", trigger_id=6, request_id="r2")["n"] == 2
+    client.close()
+    opened.close()
+
+
+def test_a_retry_of_what_takes_its_time_runs_nothing_again() -> None:
+    calls: list[Request] = []
+    go_on = threading.Event()
+
+    def slow() -> Reply:
+        go_on.wait(5)
+        return Reply({"n": len(calls)})
+
+    def prepare(request: Request) -> Deferred:
+        calls.append(request)
+        return Deferred(slow)
+
+    opened = outlet(Line(), {"prepare_recipe": prepare})
+    opened.start()
+    client = Subscriber(opened)
+    frame = json.dumps({"command": "prepare_recipe", "request_id": "p", "name": "a", "rev": "b"}).encode()
+    for _ in range(3):
+        client.dealer.send(frame)
+    assert client.dealer.poll(200) == 0
+    go_on.set()
+    assert client.dealer.poll(5000)
+    first = json.loads(client.dealer.recv())
+    assert client.ask(frame=frame) == first
+    assert len(calls) == first["n"] == 1
     client.close()
     opened.close()
 

@@ -49,7 +49,7 @@ def read_secret(file: Path) -> KeyPair:
     if pair.secret is None:
         raise KeyFileError(f"{file}: this is the public half; wanted the file that ends in .secret.toml")
     mode = stat.S_IMODE(file.stat().st_mode)
-    if mode & 0o077:
+    if os.name == "posix" and mode & 0o077:  # elsewhere the mode says nothing of who may read
         raise KeyFileError(f"{file}: others can read this secret (mode {mode:04o}); do: chmod 600 {file}")
     return pair
 

@@ -1,0 +1,92 @@
+"""`edge_app watch` against a real outlet: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from wire_samples import PLACEMENT, outlet
+from wire_samples import Line as Sealing
+
+from edge_app.cli import main
+from edge_app.results import Outlet
+from edge_app.verdict import Defect, Mode, Reason
+
+
+@pytest.fixture
+def sealing() -> Sealing:
+    return Sealing()
+
+
+@pytest.fixture
+def node(sealing: Sealing) -> Iterator[Outlet]:
+    opened = outlet(sealing)
+    opened.start()
+    yield opened
+    opened.close()
+
+
+def watch(node: Outlet, *arguments: str) -> int:
+    return main(["watch", str(node.publish_endpoint), "--commands", str(node.commands_endpoint), *arguments])
+
+
+def seal_some(node: Outlet, sealing: Sealing) -> None:
+    defects = tuple(Defect(label, 0.9, (1, 2, 3, 4)) for label in ("short", "short", "\x1b[2Jopen"))
+    node.result(sealing.seal(Reason.OK))
+    node.result(sealing.seal(Reason.DEFECT, defects=defects))
+    node.result(sealing.seal(Reason.LATE, part_id="P\x07"))
+
+
+def test_a_line_for_each_result_and_nothing_that_drives_a_terminal(
+    node: Outlet, sealing: Sealing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seal_some(node, sealing)
+    assert watch(node, "--oldest", "--count", "3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[3] for line in lines] == ["PASS", "FAIL", "UNKNOWN"]
+    assert "2 short, 1 ?[2Jopen" in lines[1]
+    assert "LATE" in lines[2]
+    assert "P?" in lines[2]
+    assert all(line.isprintable() for line in lines)
+
+
+def test_json_is_one_document_a_line(node: Outlet, sealing: Sealing, capsys: pytest.CaptureFixture[str]) -> None:
+    seal_some(node, sealing)
+    assert watch(node, "--oldest", "--count", "3", "--json") == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(r["seq"], r["verdict"], r["delivery"], r["lost_before"]) for r in results] == [
+        (1, "PASS", "replayed", 0), (2, "FAIL", "replayed", 0), (3, "UNKNOWN", "replayed", 0),
+    ]
+
+
+def test_states_and_alarms_are_told_on_stderr(
+    node: Outlet, sealing: Sealing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def later() -> None:
+        time.sleep(0.5)
+        node.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "operator")
+        node.alarm("LAMP", True, "the lamp is dark", "replace it")
+        node.result(sealing.seal())
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    assert watch(node, "--count", "1") == 0
+    thread.join()
+    told = capsys.readouterr().err
+    assert "RUNNING -> HOLD: operator" in told
+    assert "alarm LAMP raised: the lamp is dark - replace it" in told
+
+
+def test_silence_ends_with_exit_code_6_when_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "tcp://127.0.0.1:9", "--timeout", "0.6"]) == 6
+    assert "no result came" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["127.0.0.1:5560"], ["tcp://127.0.0.1"], ["--commands", "x"], ["--key", "only-one"]]
+)
+def test_bad_usage_is_exit_code_2(arguments: list[str]) -> None:
+    assert main(["watch", "--timeout", "1", *arguments]) == 2

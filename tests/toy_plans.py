@@ -61,7 +61,7 @@ def compile_toy(folder: Path) -> Path:
         f"verify toy --data pictures --limit 6 --cache cache --soc {SOC} --write",
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "edge_app", "model", *command.split()],
+            [sys.executable, "-P", "-m", "edge_app", "model", *command.split()],
             capture_output=True, text=True, cwd=folder, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"

@@ -112,7 +112,7 @@ def _ask(soc: Soc, request: dict[str, Any], step: Step = lambda _done, _of: None
         file = Path(folder, "request.json")
         file.write_text(json.dumps({**request, "soc": asdict(soc)}), encoding="utf-8")
         process = subprocess.Popen(
-            [sys.executable, "-m", "edge_app.toolchain.worker", str(file)],
+            [sys.executable, "-P", "-m", "edge_app.toolchain.worker", str(file)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -163,7 +163,7 @@ class Healthy:
     """`edge_app watch --json` in a process of its own: what it prints is what a healthy subscriber was given."""
 
     def __init__(self, node: NodeProcess) -> None:
-        command = [sys.executable, "-m", "edge_app", "watch", node.publish, "--commands", node.commands, "--json"]
+        command = [sys.executable, "-P", "-m", "edge_app", "watch", node.publish, "--commands", node.commands, "--json"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._lines = self._process.stdout

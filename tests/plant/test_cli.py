@@ -21,7 +21,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def edge_app(*arguments: object, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "edge_app", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "edge_app", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
@@ -93,7 +93,7 @@ def test_frames_limits_the_run_and_people_get_a_table(pipeline: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_stop_within_two_seconds(pipeline: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "edge_app", "--pipeline", str(pipeline), "--set", "camera.loop=true",
+        [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(pipeline), "--set", "camera.loop=true",
          "--set", "camera.rate_fps=20", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

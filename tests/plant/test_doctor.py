@@ -10,7 +10,7 @@ from sysfs import SysfsTree
 
 
 def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "edge_app", "doctor", *map(str, arguments)],
+    return subprocess.run([sys.executable, "-P", "-m", "edge_app", "doctor", *map(str, arguments)],
                           capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
 
 

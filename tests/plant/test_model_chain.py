@@ -23,7 +23,7 @@ Model = Callable[..., subprocess.CompletedProcess[str]]
 
 def in_folder(folder: Path) -> Model:
     def model(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "edge_app", "model", *map(str, arguments)]
+        command = [sys.executable, "-P", "-m", "edge_app", "model", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
 
     return model

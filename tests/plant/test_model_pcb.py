@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def model(*arguments: object) -> dict[str, object]:
-    command = [sys.executable, "-m", "edge_app", "model", *map(str, arguments), "--json"]
+    command = [sys.executable, "-P", "-m", "edge_app", "model", *map(str, arguments), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     document: dict[str, object] = json.loads(done.stdout)

@@ -71,7 +71,7 @@ recipes: {{lenient: lenient.yaml}}
 results: {{publish: "{publish}", commands: "{commands}"}}
 limits: {{pacing: realtime, deadline_ms: 5000, trigger: software}}
 """)
-    process = subprocess.Popen([sys.executable, "-m", "edge_app", "--pipeline", str(tmp_path / "line.yaml")])
+    process = subprocess.Popen([sys.executable, "-P", "-m", "edge_app", "--pipeline", str(tmp_path / "line.yaml")])
     controller = Controller(context, publish, commands)
     for _ in range(100):
         reply = controller.ask("status")

@@ -213,7 +213,7 @@ def test_many_random_combinations_in_every_scenario(name: str) -> None:
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "edge_app", "simulate", *map(str, arguments)],
+    return subprocess.run([sys.executable, "-P", "-m", "edge_app", "simulate", *map(str, arguments)],
                           capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
 
 

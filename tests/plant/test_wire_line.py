@@ -47,7 +47,7 @@ results:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "edge_app", "--pipeline", self.file])
+        self._process = subprocess.Popen([sys.executable, "-P", "-m", "edge_app", "--pipeline", self.file])
 
     def send(self, number: signal.Signals) -> None:
         assert self._process is not None

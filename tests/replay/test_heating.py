@@ -84,7 +84,8 @@ def watch(
     socket.setsockopt(zmq.RECONNECT_IVL, 10)
     socket.subscribe("")
     socket.connect(f"tcp://127.0.0.1:{ports[0]}")
-    command = [sys.executable, "-m", "edge_app", "--pipeline", str(pipeline), "--frames", str(frames), "--json", *more]
+    command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(pipeline)]
+    command += ["--frames", str(frames), "--json", *more]
     node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     goal, on_goal = next(way), 0
     try:

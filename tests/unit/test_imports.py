@@ -56,5 +56,5 @@ def test_a_running_line_imports_no_training_or_graph_package() -> None:
         "import sys, edge_app.app, edge_app.commands.run_pipeline, edge_app.camera.synthetic, edge_app.camera.folder;"
         "print([m for m in ('torch', 'onnx', 'ultralytics', 'matplotlib', 'pycocotools') if m in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

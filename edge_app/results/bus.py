@@ -64,14 +64,16 @@ class Wakeup:
         os.set_blocking(self.read_fd, False)
         os.set_blocking(self._write_fd, False)
         self._write = ctypes.PyDLL(None).write
-        self._write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+        self._write.restype = None
+        # Made once: what ctypes converts at each call costs more than the call.
+        self._one_byte = (ctypes.c_int(self._write_fd), ctypes.c_char_p(b"\0"), ctypes.c_size_t(1))
         self._pending = False
 
     def set(self) -> None:
         """Never blocks: a full pipe is a woken thread."""
         if not self._pending:
             self._pending = True
-            self._write(self._write_fd, b"\0", 1)
+            self._write(*self._one_byte)
 
     def clear(self) -> None:
         """Called before the queue is looked at, so that what comes after is told again."""

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import zmq
-from wire_samples import PLACEMENT, Line, config, outlet
+from wire_samples import PLACEMENT, Line, config, outlet, until
 
 from edge_app.config.results import Results
 from edge_app.errors import BusError, ConfigError
-from edge_app.results import Deferred, ModelIdentity, Outlet, Recipe, Reply, Request
+from edge_app.results import Deferred, ModelIdentity, NodeStatus, Outlet, Recipe, Reply, Request
 from edge_app.verdict import Mode, Reason
 
 
@@ -343,3 +343,33 @@ def test_a_queue_that_is_full_counts_what_it_drops(monkeypatch: pytest.MonkeyPat
 def test_the_defaults_are_those_of_the_protocol() -> None:
     assert Results.model_validate({}).publish == "tcp://127.0.0.1:5560"
     assert Results.model_validate({}).commands == "tcp://127.0.0.1:5561"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bus_that_ends_on_an_error_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line()
+    opened = outlet(line)
+    opened.start()
+    assert opened.healthy()
+
+    def broken() -> NodeStatus:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(opened, "_status", broken)
+    opened.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "a heartbeat follows, and its status fails")
+    until(lambda: not opened.healthy())
+    opened.result(line.seal())  # must not block or raise: the line goes on
+    opened.close()
+
+
+def test_a_bus_that_stands_still_is_not_healthy() -> None:
+    stuck = threading.Event()
+    opened = outlet(Line(), {"hold": lambda _request: Reply({"waited": stuck.wait(5)})})
+    opened.start()
+    client = Subscriber(opened)
+    client.dealer.send(b'{"command":"hold","request_id":"1"}')
+    until(lambda: not opened.healthy(within_us=200_000))
+    stuck.set()
+    until(lambda: opened.healthy(within_us=1_500_000))
+    client.close()
+    opened.close()

@@ -177,7 +177,17 @@ def alarms(picture: Picture) -> tuple[Alarm, ...]:
                 "the others are UNKNOWN/OVERLOAD; see the reason in the results' sched",
             )
         )
-    return tuple(found)
+    return _one_of_each(found)
+
+
+def _one_of_each(alarms_found: list[Alarm]) -> tuple[Alarm, ...]:
+    """Alarms are known by their names: two lost zones are one SENSOR_LOST that tells of both."""
+    by_name: dict[str, Alarm] = {}
+    for alarm in alarms_found:
+        first = by_name.get(alarm.name)
+        text = alarm.text if first is None else f"{first.text}; {alarm.text}"
+        by_name[alarm.name] = Alarm(alarm.name, text, alarm.remedy if first is None else first.remedy)
+    return tuple(by_name.values())
 
 
 def _is_faulty(health: Health) -> bool:

@@ -6,6 +6,8 @@ came over the wire: every part once, the verdict of every picture the same on ev
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import math
 import subprocess
@@ -13,7 +15,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,10 +76,12 @@ limits:
     return file
 
 
-def watch(
-    pipeline: Path, ports: tuple[int, int], tree: SysfsTree, frames: int, way: Iterator[str], *more: str
-) -> Watched:
-    """Runs a node; the tree takes the next temperature of the way whenever enough parts came on the plan before."""
+Way = Sequence[tuple[str, Callable[[], None]]]
+"""Plans in the order in which they are expected, and what happens to the board when enough parts came on each."""
+
+
+def watch(pipeline: Path, ports: tuple[int, int], frames: int, way: Way, *more: str) -> Watched:
+    """Runs a node to its end and keeps what it says."""
     watched = Watched()
     context = zmq.Context()
     socket = context.socket(zmq.SUB)
@@ -87,7 +91,8 @@ def watch(
     command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(pipeline)]
     command += ["--frames", str(frames), "--json", *more]
     node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    goal, on_goal = next(way), 0
+    stages = iter(way)
+    (goal, then), on_goal = next(stages), 0
     try:
         end = time.monotonic() + 900
         while len(watched.results) < frames and time.monotonic() < end and node.poll() is None:
@@ -101,8 +106,8 @@ def watch(
             watched.results.append(message)
             on_goal += message["sched"]["plan"] == goal
             if on_goal >= frames // 8:
-                was, goal, on_goal = goal, next(way, goal), 0
-                threading.Thread(target=go_to, args=(tree, HOT[was], HOT[goal])).start()
+                threading.Thread(target=then).start()
+                (goal, then), on_goal = next(stages, ("", lambda: None)), 0
         out, err = node.communicate(timeout=60)
         assert node.returncode == 0, err
         watched.summary = json.loads(out)
@@ -114,11 +119,16 @@ def watch(
     return watched
 
 
-def go_to(tree: SysfsTree, was_c: float, goal_c: float) -> None:
+def nothing() -> None:
+    """The board stays as it is."""
+
+
+def go_to(tree: SysfsTree, was_c: float, goal_c: float, *kinds: str) -> None:
     """In steps that silicon could make: a sudden jump is not believed."""
     steps = math.ceil(abs(goal_c - was_c) / 15)
     for step in range(1, steps + 1):
-        tree.set_c("nspss0-thermal", was_c + (goal_c - was_c) * step / steps)
+        for kind in kinds or ("nspss0-thermal",):
+            tree.set_c(kind, was_c + (goal_c - was_c) * step / steps)
         time.sleep(0.15)
 
 
@@ -126,7 +136,9 @@ def heat_and_cool(folder: Path, model: Path, camera: str, frames: int) -> Watche
     tree = SysfsTree(folder / "sys")
     ports = free_port(), free_port()
     pipeline = write_pipeline(folder, model, camera, ports)
-    watched = watch(pipeline, ports, tree, frames, iter(("htp", "hybrid", "cpu", "htp")))
+    turns = itertools.pairwise(("htp", "hybrid", "cpu", "htp"))
+    way = [(was, functools.partial(go_to, tree, HOT[was], HOT[goal])) for was, goal in turns]
+    watched = watch(pipeline, ports, frames, [*way, ("htp", nothing)])
     # A subscriber that connects before the node is there sees its first message; none may be missing or double.
     assert [result["seq"] for result in watched.results] == list(range(1, frames + 1))
     assert len({result["trigger_id"] for result in watched.results}) == frames
@@ -164,6 +176,29 @@ def test_toy_goes_to_hybrid_and_cpu_and_back_while_parts_come(toy_plans: Path, t
     assert [result["verdict"] for result in watched.results] == ["PASS", "FAIL"] * 48
 
 
+def test_a_frozen_board_starts_on_hybrid_and_the_npu_takes_over_when_it_is_warm(
+    toy_plans: Path, tmp_path: Path
+) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for number in range(64):
+        cells = [(2, 2)] if number % 2 else []
+        cv2.imwrite(str(pictures / f"part{number:03}.png"), toys.detector_picture(cells, seed=number % 4))
+    tree = SysfsTree(tmp_path / "sys")
+    for kind in tree.folders:
+        tree.set_c(kind, -20.0)
+    ports = free_port(), free_port()
+    camera = "  type: folder\n  path: pictures\n  rate_fps: 12"
+    pipeline = write_pipeline(tmp_path, toy_plans, camera, ports)
+    warm_up = functools.partial(go_to, tree, -20.0, 8.0, *tree.folders)
+    watched = watch(pipeline, ports, 64, [("hybrid", warm_up), ("htp", nothing)])
+    assert watched.way() == ["hybrid", "htp"]
+    assert watched.results[0]["sched"]["reason"] == "COLD"
+    assert watched.results[0]["sched"]["zones_c"]["nspss0"] == -20.0
+    assert watched.results[-1]["sched"]["reason"] == "NORMAL"
+    assert [result["verdict"] for result in watched.results] == ["PASS", "FAIL"] * 32
+
+
 @pytest.mark.slow
 def test_pcb_defect_goes_to_hybrid_and_cpu_and_back_while_parts_come(tmp_path: Path) -> None:
     """100 parts of the synthetic line; none gets the opposite of what it gets on the cpu plan alone."""
@@ -175,8 +210,7 @@ def test_pcb_defect_goes_to_hybrid_and_cpu_and_back_while_parts_come(tmp_path: P
     assert_the_way_and_its_reasons(watched)
     ports = free_port(), free_port()
     pipeline = write_pipeline(tmp_path, model, camera, ports)
-    cool = SysfsTree(tmp_path / "cool")
-    alone = watch(pipeline, ports, cool, 100, iter(["cpu"]), "--set", "runtime.provider=cpu")
+    alone = watch(pipeline, ports, 100, [("cpu", nothing)], "--set", "runtime.provider=cpu")
     assert set(alone.plans) == {"cpu"}
     verdicts = [(one["verdict"], other["verdict"]) for one, other in zip(watched.results, alone.results, strict=True)]
     assert [pair for pair in verdicts if set(pair) == {"PASS", "FAIL"}] == []

@@ -123,6 +123,13 @@ def test_lost_zones_count_as_hot_and_are_told() -> None:
     assert rung(settled(driver, 40, 40, 40)) == (HTP, PowerMode.BURST, 1.0)
 
 
+def test_two_lost_zones_are_one_alarm_that_tells_of_both() -> None:
+    decision = settled(Driver(board_policy()).started(), None, None, 40)
+    (alarm,) = [alarm for alarm in decision.alarms if alarm.name == "SENSOR_LOST"]
+    assert "nspss0 is unreadable" in alarm.text
+    assert "cpu0 is unreadable" in alarm.text
+
+
 def test_a_sampler_that_died_is_a_lost_sensor() -> None:
     driver = Driver(board_policy()).started()
     last = driver.cool()

@@ -10,6 +10,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -247,30 +248,32 @@ def size_bytes(connection: sqlite3.Connection) -> int:
 def delete_oldest(connection: sqlite3.Connection, *, older_than_us: int, keep_bytes: int) -> int:
     """One step of retention: deletes up to DELETE_AT_ONCE of the oldest results, and runs that are empty then.
 
-    Returns the number of results deleted; 0: there is nothing to do. The newest run is never deleted.
+    Returns the number of results deleted; 0: there is nothing to do. Only ever a beginning is deleted: results whose
+    stamps are old because the clock was set stay, as long as a younger one stands before them. The newest run stays.
     """
-    too_large = size_bytes(connection) > keep_bytes
-    condition = "" if too_large else " WHERE t_done_us < ?"
+    rows = connection.execute("SELECT id, t_done_us FROM result ORDER BY id LIMIT ?", (DELETE_AT_ONCE,))
+    if size_bytes(connection) > keep_bytes:
+        oldest = rows.fetchall()
+    else:
+        oldest = list(takewhile(lambda row: row[1] < older_than_us, rows))
+    rows.close()
+    if not oldest:
+        return 0
     connection.execute("BEGIN IMMEDIATE")
     try:
-        oldest = "SELECT id, t_done_us FROM result ORDER BY id LIMIT ?"
-        deleted = connection.execute(
-            f"DELETE FROM result WHERE id IN (SELECT id FROM ({oldest}){condition})",
-            (DELETE_AT_ONCE, *(() if too_large else (older_than_us,))),
-        ).rowcount
-        if deleted:
-            first = connection.execute("SELECT min(id) FROM result").fetchone()[0]
-            connection.execute(
-                "DELETE FROM run WHERE number < coalesce(?, (SELECT max(number) FROM run))",
-                (None if first is None else first >> SEQ_BITS,),
-            )
-            connection.execute("DELETE FROM note WHERE result_id < coalesce(?, 0)", (first,))
+        connection.execute("DELETE FROM result WHERE id <= ?", (oldest[-1][0],))
+        connection.execute("DELETE FROM note WHERE result_id <= ?", (oldest[-1][0],))
+        first = connection.execute("SELECT min(id) FROM result").fetchone()[0]
+        connection.execute(
+            "DELETE FROM run WHERE number < coalesce(?, (SELECT max(number) FROM run))",
+            (None if first is None else first >> SEQ_BITS,),
+        )
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return deleted
+    return len(oldest)
 
 
 def give_back(connection: sqlite3.Connection) -> bool:

@@ -41,7 +41,9 @@ class Subscriber:
         return self._output.read_text().splitlines()
 
     def results(self) -> list[tuple[str, int]]:
-        return [(line.split()[0], int(line.split()[1])) for line in self.lines() if not line.startswith("FAULT")]
+        """Of whole lines: the last one may be half written."""
+        whole = self._output.read_text().rpartition("\n")[0].splitlines()
+        return [(line.split()[0], int(line.split()[1])) for line in whole if not line.startswith("FAULT")]
 
     def wait(self, epoch: str, seq: int, seconds: float = 30) -> list[tuple[str, int]]:
         end = time.monotonic() + seconds
@@ -68,9 +70,14 @@ def test_a_gap_is_replayed_and_a_restart_is_followed(
     program: Path, tmp_path: Path, subscriber: list[Subscriber]
 ) -> None:
     # Long results, so that what both sides queue is full while the program stands still.
-    node = NodeProcess({"journal": {"path": tmp_path / "results.db"}}, rate=500, arguments=["--detail", "8000"]).start()
-    c = Subscriber(program, node, tmp_path / "printed")
-    subscriber.append(c)
+    results = {"journal": {"path": tmp_path / "results.db"}}
+    with NodeProcess(results, rate=500, arguments=["--detail", "8000"]) as node:
+        c = Subscriber(program, node, tmp_path / "printed")
+        subscriber.append(c)
+        follow(node, c)
+
+
+def follow(node: NodeProcess, c: Subscriber) -> None:
     first = node.epoch
     began = c.wait(first, 400)[0][1]
     c.process.send_signal(signal.SIGSTOP)
@@ -87,4 +94,3 @@ def test_a_gap_is_replayed_and_a_restart_is_followed(
     node.start()
     again = [seq for epoch, seq in c.wait(node.epoch, 300) if epoch == node.epoch]
     assert again == list(range(1, again[-1] + 1)), "the new run from its first result"
-    node.stop()

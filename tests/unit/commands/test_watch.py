@@ -57,9 +57,9 @@ def test_json_is_one_document_a_line(node: Outlet, sealing: Sealing, capsys: pyt
     seal_some(node, sealing)
     assert watch(node, "--oldest", "--count", "3", "--json") == 0
     results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(r["seq"], r["verdict"], r["delivery"], r["lost_before"]) for r in results] == [
-        (1, "PASS", "replayed", 0), (2, "FAIL", "replayed", 0), (3, "UNKNOWN", "replayed", 0),
-    ]
+    assert [(r["seq"], r["verdict"]) for r in results] == [(1, "PASS"), (2, "FAIL"), (3, "UNKNOWN")]
+    assert {r["lost_before"] for r in results} == {0}
+    assert {r["delivery"] for r in results} <= {"live", "replayed"}
 
 
 def test_states_and_alarms_are_told_on_stderr(

@@ -272,6 +272,19 @@ def test_results_go_by_age(file: Path) -> None:
 
 
 @pytest.mark.usefixtures("eager_retention")
+def test_a_clock_that_was_set_back_punches_no_hole(file: Path) -> None:
+    opened = Opened(file, keep_days=2)
+    now = time.time_ns() // 1000
+    for seq in range(1, 31):
+        days_old = 3 if seq <= 10 or 16 <= seq <= 20 else 0
+        opened.put(sealed(seq, t_done_us=now - days_old * DAY_US))
+    wait_for(lambda: opened.journal.oldest_seq == 11)
+    time.sleep(0.3)
+    assert sorted(held(file)) == list(range(11, 31))
+    opened.journal.close(5)
+
+
+@pytest.mark.usefixtures("eager_retention")
 def test_results_go_by_size_and_emptied_runs_with_them(file: Path) -> None:
     first = Opened(file)
     for seq in range(1, 201):

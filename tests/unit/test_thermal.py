@@ -62,11 +62,11 @@ def test_a_board_without_zones_has_none(tmp_path) -> None:
 def test_limits_come_from_the_zones_own_trip_points(tree) -> None:
     policy = build_policy(CONFIG, [PlanKind.CPU], (), [f.zone for f in find_zones(tree.root, classify)])
     assert {name: (x.warm_c, x.hot_c, x.trip_c) for name, x in policy.limits.items()} == {
-        "nspss0": (75.0, 88.0, 95.0),
-        "nspss1": (75.0, 88.0, 95.0),
-        "cpu0": (70.0, 83.0, 90.0),
-        "cpu4": (70.0, 83.0, 90.0),
-        "msm-skin": (55.0, 68.0, 75.0),
+        "nspss0": (83.0, 92.0, 95.0),
+        "nspss1": (83.0, 92.0, 95.0),
+        "cpu0": (78.0, 87.0, 90.0),
+        "cpu4": (78.0, 87.0, 90.0),
+        "msm-skin": (63.0, 72.0, 75.0),
     }
 
 
@@ -85,7 +85,7 @@ def test_trip_points_that_are_switched_off_do_not_count(trips, expected) -> None
 
 def test_a_zone_without_trip_points_takes_the_pipelines_default() -> None:
     limits = zone_limits(Zone("z", "skin", ZoneGroup.SKIN), CONFIG.zones.skin)
-    assert (limits.warm_c, limits.hot_c, limits.trip_c) == (65.0, 78.0, 85.0)
+    assert (limits.warm_c, limits.hot_c, limits.trip_c) == (73.0, 82.0, 85.0)
 
 
 # -- single readings ---------------------------------------------------------------------------------------------------

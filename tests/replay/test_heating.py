@@ -177,6 +177,7 @@ def test_toy_goes_to_hybrid_and_cpu_and_back_while_parts_come(toy_plans: Path, t
     assert [result["verdict"] for result in watched.results] == ["PASS", "FAIL"] * 48
 
 
+@pytest.mark.slow  # for the same reason
 def test_a_frozen_board_starts_on_hybrid_and_the_npu_takes_over_when_it_is_warm(
     toy_plans: Path, tmp_path: Path
 ) -> None:

@@ -2,8 +2,8 @@
 
 tests/unit/simulation/test_plant.py holds the board to what was measured; here the scheduler, which knows none of its
 constants, must hold its figures with each of them half or one and a half times as large, alone and in random
-combinations. What it is held to is what the board could do at all: `could_do` finds the best that any fixed plan,
-power mode and rate reaches there, a few kelvin below the trip points.
+combinations. The bounds were written down before they were measured. Boards on which no policy can win are found by
+arithmetic (`nobody_could`) and counted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ import pytest
 
 from edge_app.scheduler.policy import HOT_BELOW_TRIP_K
 from edge_app.simulation.loop import Run, simulate
-from edge_app.simulation.plant import MODE_SHARE, Constants, Plant
+from edge_app.simulation.plant import Constants, Plant
 from edge_app.simulation.scenario import NAMES, Scenario, load_scenario
 from edge_app.verdict import PlanKind, PowerMode
 
 CONSTANTS = Constants()
-LOWEST_RATE = 0.1
 MARGIN_K = HOT_BELOW_TRIP_K
 
 
@@ -47,29 +46,45 @@ def short(name: str, minutes: float = 40) -> Scenario:
     )  # fmt: skip
 
 
-def could_do(scenario: Scenario, constants: Constants, plans: tuple[PlanKind, ...]) -> float:
+def could_do(scenario: Scenario, constants: Constants) -> float:
     """The share of parts that a fixed step could inspect in time for ever, at the scenario's worst air.
 
-    0 if no step can do it at any rate and stay MARGIN_K below every trip point.
+    With some room: MARGIN_K below every trip point, within 95 % of the deadline; 0 if no step has that at any rate.
     """
+    rates = [float(rate) for rate in np.arange(1.0, 0.0, -0.02)]
+    return max((rate for step in steps_of(scenario) for rate in rates
+                if holds(scenario, constants, step, rate, MARGIN_K, 0.95)), default=0.0)  # fmt: skip
+
+
+def nobody_could(scenario: Scenario, constants: Constants) -> bool:
+    """Whether no policy can win on this board.
+
+    True if every step of the ladder, at the lowest rate that there is and held for ever, ends above a trip point or is
+    late: without any room, and with the chip's clocks at their best.
+    """
+    lowest = min(scenario.scheduler.rates)
+    return not any(holds(scenario, constants, step, lowest, 0.0, 1.0) for step in steps_of(scenario))
+
+
+def steps_of(scenario: Scenario) -> list[tuple[PlanKind, PowerMode]]:
+    """Of the scenario's ladder; where the NPU fails, those that are left."""
+    ladder = scenario.scheduler.ladder
+    return [(s.plan, s.power_mode) for s in ladder if not scenario.npu or s.plan is PlanKind.CPU]
+
+
+def holds(
+    scenario: Scenario, k: Constants, step: tuple[PlanKind, PowerMode], rate: float, margin_k: float, share: float
+) -> bool:
+    """Whether a step at a rate, held for ever, stays so far below all trip points and in so much of the deadline."""
     air_c = max(point.value for point in scenario.air_c)
     fan = min([point.value for point in scenario.fan], default=1.0)
-    steps = itertools.product(plans, MODE_SHARE)
-    return max(_most(scenario, constants, air_c, fan, plan, mode) for plan, mode in steps)
-
-
-def _most(scenario: Scenario, k: Constants, air_c: float, fan: float, plan: PlanKind, mode: PowerMode) -> float:
     plant = Plant(replace(k, latency_noise=0.0), air_c, random.Random(0), fan)
-    ms, nsp_j, cpu_j = plant.run(plan, mode)
-    if ms + k.host_ms > scenario.deadline_ms * 0.95:
-        return 0.0
-    fits = [rate for rate in np.arange(1.0, 0.0, -0.02) if rate * ms <= 1000 / scenario.fps]
-    for rate in fits:
-        per_s = float(rate) * scenario.fps
-        settled = steady_c(k, air_c, fan, nsp_j * per_s, (cpu_j + k.host_j) * per_s)
-        if all(t < trip - MARGIN_K for t, trip in zip(settled, plant.trips_c, strict=True)):
-            return float(rate)
-    return 0.0
+    ms, nsp_j, cpu_j = plant.run(*step)
+    if ms + k.host_ms > scenario.deadline_ms * share or rate * ms > 1000 / scenario.fps:
+        return False
+    per_s = rate * scenario.fps
+    settled = steady_c(k, air_c, fan, nsp_j * per_s, (cpu_j + k.host_j) * per_s)
+    return all(t < trip - margin_k for t, trip in zip(settled, plant.trips_c, strict=True))
 
 
 def steady_c(k: Constants, air_c: float, fan: float, nsp_w: float, cpu_w: float) -> list[float]:
@@ -84,29 +99,35 @@ def steady_c(k: Constants, air_c: float, fan: float, nsp_w: float, cpu_w: float)
     return np.linalg.solve(flows, [nsp_w, cpu_w, k.base_w + air_c * to_air]).tolist()
 
 
-def problems(scenario: Scenario, constants: Constants, run: Run) -> list[str]:
-    """What of the figures does not hold.
+LATE_SHARE = 0.01
+"""Of all frames. A board that is not as the ladder says is found out by frames that are late: once, not for long."""
+ABOVE_TRIP_SHARE = 0.01
+"""Of the time. An overshoot until the zone's next readings are acted upon is physics; staying there is not."""
+INSPECTED_SHARE = 0.55
+"""Of what the board could do: who refuses every part holds all other figures."""
 
-    None lost, at most 1 % late, at most 1 % of the time above a trip point, at least 55 % of what the board could
-    do. A hang of the NPU may cost the frames of its three seconds, and a zone that stands still the time that it takes
-    to tell it from a steady one.
+
+def problems(scenario: Scenario, constants: Constants, run: Run) -> list[str]:
+    """What does not hold of "the scheduler holds its figures": none lost, none late, no time above a trip point.
+
+    With any of the board's constants: none is lost, ever; the shares above are what it takes to find out which board
+    it is. What no policy can know or prevent is allowed besides: a run that hangs holds the frames of its three
+    seconds, and a zone that stands still is not told from a steady one before `scheduler.frozen_s`. A board on which
+    nobody could win (see `nobody_could`) is excused from time and temperature, not from sealing every frame.
     """
-    hangs = sum(fault.fault == "hang" for fault in scenario.npu)
-    late = 0.01 * run.frames + hangs * 3.5 * scenario.fps
-    frozen = any(fault.fault == "frozen" for fault in scenario.sensors)
-    above_s = 0.01 * scenario.minutes * 60 + frozen * scenario.scheduler.frozen_s
-    plans = (PlanKind.CPU,) if scenario.npu else (PlanKind.HTP, PlanKind.HYBRID, PlanKind.CPU)
-    possible = could_do(scenario, constants, plans)
-    found = []
-    if run.lost:
-        found.append(f"{run.lost} lost")
-    if possible > 0 and run.late > late:
-        found.append(f"{run.late} late")
-    if possible >= LOWEST_RATE and run.seconds_above_trip > above_s:
-        found.append(f"{run.seconds_above_trip} s above trip")
-    if run.inspected < possible * run.frames * 0.55:
-        found.append(f"{run.inspected} of {run.frames} inspected, {possible:.0%} were possible")
     assert run.accounted == run.frames
+    found = [f"{run.lost} lost"] if run.lost else []
+    if nobody_could(scenario, constants):
+        return found
+    hangs = sum(fault.fault == "hang" for fault in scenario.npu)
+    frozen = any(fault.fault == "frozen" for fault in scenario.sensors)
+    if run.late > LATE_SHARE * run.frames + hangs * 3.5 * scenario.fps:
+        found.append(f"{run.late} late")
+    if run.seconds_above_trip > ABOVE_TRIP_SHARE * scenario.minutes * 60 + frozen * scenario.scheduler.frozen_s:
+        found.append(f"{run.seconds_above_trip} s above trip")
+    possible = could_do(scenario, constants)
+    if run.inspected < possible * run.frames * INSPECTED_SHARE:
+        found.append(f"{run.inspected} of {run.frames} inspected, {possible:.0%} were possible")
     return found
 
 
@@ -165,16 +186,15 @@ def joint_draw(seed: int) -> Constants:
 
 
 def held(scenarios: list[Scenario], boards: dict[str, Constants]) -> tuple[dict[str, list[str]], int]:
-    """Problems by board and scenario, and how many boards could not be held by anybody."""
+    """Problems by board and scenario, and how many nobody could have held; printed too."""
     bad: dict[str, list[str]] = {}
     hopeless = 0
     for (board, constants), scenario in itertools.product(boards.items(), scenarios):
-        found = problems(scenario, constants, simulate(scenario, constants))
-        hopeless += (
-            could_do(scenario, constants, (PlanKind.CPU,) if scenario.npu else tuple(PlanKind)[:3]) < LOWEST_RATE
-        )
-        if found:
+        hopeless += nobody_could(scenario, constants)
+        if found := problems(scenario, constants, simulate(scenario, constants)):
             bad[f"{board} in {scenario.name}"] = found
+    played = len(boards) * len(scenarios)
+    print(f"{', '.join(s.name for s in scenarios)}: of {played} boards nobody could hold {hopeless}")
     return bad, hopeless
 
 
@@ -189,7 +209,7 @@ def test_random_combinations_of_all_constants() -> None:
     boards = {f"draw {seed}": joint_draw(seed) for seed in range(4)}
     bad, hopeless = held([short(name, 30) for name in NAMES if name != "day"], boards)
     assert bad == {}
-    assert hopeless < 5
+    assert hopeless == 0
 
 
 @pytest.mark.slow
@@ -198,7 +218,7 @@ def test_each_constant_alone_in_every_scenario(name: str) -> None:
     boards = {f"{constant} x {factor}": with_factor(constant, factor) for constant, factor in VARIED}
     bad, hopeless = held([load_scenario(name)], boards)
     assert bad == {}
-    assert hopeless <= 2
+    assert hopeless == 0
 
 
 @pytest.mark.slow
@@ -206,7 +226,7 @@ def test_each_constant_alone_in_every_scenario(name: str) -> None:
 def test_many_random_combinations_in_every_scenario(name: str) -> None:
     bad, hopeless = held([load_scenario(name)], {f"draw {seed}": joint_draw(seed) for seed in range(100, 140)})
     assert bad == {}
-    assert hopeless < 20
+    assert hopeless == 0
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from edge_app.config.judge import Judge
 from edge_app.detections import Detections
-from edge_app.errors import ConfigError
 from edge_app.judge import Recipe, judge, make_recipe
 from edge_app.toolchain.dataset import Dataset, pictures_in, read_picture, read_truth
 from edge_app.toolchain.metrics import Truth, average_precision, operating_point
@@ -148,90 +147,3 @@ def report(
 def rate(part: int, whole: int) -> float | None:
     """A share, rounded; None of nothing."""
     return round(part / whole, 4) if whole else None
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """Operating scores and lower edges of the grey band, by label."""
-
-    score: dict[str, float]
-    marginal: dict[str, float]
-
-
-GOOD_FAILED_SHARE = 0.005
-GOOD_MARGINAL_SHARE = 0.005
-RECALL_KEPT = 0.995
-
-
-def choose_thresholds(looked: Looked, good: Looked | None, labels: tuple[str, ...]) -> Thresholds:
-    """Chooses scores on a labelled list (never test).
-
-    By label: the score is where F1 at IoU 0.5 is highest, raised if more than GOOD_FAILED_SHARE of the good pictures
-    would FAIL by it. The grey band reaches down to where RECALL_KEPT of the defects that are found at all are still
-    seen, but not so low that more than GOOD_MARGINAL_SHARE of the good pictures would be UNKNOWN by it.
-    """
-    chosen_score, chosen_marginal = {}, {}
-    for index, label in enumerate(labels):
-        scores, hit = matched_scores(looked, index)
-        if not hit.any():
-            raise ConfigError(
-                f"no {label} was found in any picture: its score can't be chosen",
-                wanted="a list with labelled pictures of every class",
-                remedy="use more pictures",
-            )
-        best = float(scores[np.argmax(f1_curve(hit, _boxes_of(looked, index)))])
-        quiet, silent = good_limits(good, index)
-        chosen_score[label] = round(min(max(best, quiet), 0.99), 3)
-        low = float(np.quantile(scores[hit], 1 - RECALL_KEPT))
-        chosen_marginal[label] = round(min(max(low, silent), chosen_score[label]), 3)
-    return Thresholds(chosen_score, chosen_marginal)
-
-
-def matched_scores(looked: Looked, label: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Scores [N] of a label's detections, highest first, and whether each hits a box that no better one had hit."""
-    scores: list[float] = []
-    hits: list[bool] = []
-    for found, truth in zip(looked.found, looked.truth, strict=True):
-        own, real = found.labels == label, truth.boxes_px[truth.labels == label]
-        scores += found.scores[own].tolist()
-        hits += list(_hits(found.boxes_px[own], real))
-    order = np.argsort(-np.array(scores, np.float32), kind="stable")
-    return np.array(scores, np.float32)[order], np.array(hits, bool)[order]
-
-
-def _hits(boxes: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Iterator[bool]:
-    free = np.ones(len(real), bool)
-    for box in boxes:
-        overlaps = np.where(free, iou(box, real), 0.0)
-        hit = bool(overlaps.size and overlaps.max() >= 0.5)
-        if hit:
-            free[int(overlaps.argmax())] = False
-        yield hit
-
-
-def iou(box: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Intersection over union of one box [4] with others [N, 4]."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    inner = np.prod(np.clip(high - low, 0, None), axis=1)
-    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - inner
-    return np.asarray(inner / np.maximum(union, 1e-9), np.float32)
-
-
-def f1_curve(hit: npt.NDArray[np.bool_], boxes: int) -> npt.NDArray[np.float64]:
-    """F1 [N] if the score of the n-th best detection were the threshold."""
-    true = np.cumsum(hit)
-    return 2 * true / (np.arange(1, len(hit) + 1) + max(boxes, 1))
-
-
-def good_limits(good: Looked | None, label: int) -> tuple[float, float]:
-    """Scores that at most GOOD_FAILED_SHARE, and that at most GOOD_MARGINAL_SHARE more, of the good pictures reach."""
-    if good is None:
-        return 0.0, 0.0
-    peaks = np.sort([found.scores[found.labels == label].max(initial=0.0) for found in good.found])[::-1]
-    failed = int(GOOD_FAILED_SHARE * len(peaks))
-    marginal = failed + int(GOOD_MARGINAL_SHARE * len(peaks))
-    return float(peaks[failed]) + 0.001, float(peaks[marginal]) + 0.001
-
-
-def _boxes_of(looked: Looked, label: int) -> int:
-    return sum(int((truth.labels == label).sum()) for truth in looked.truth)

@@ -53,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates; exit 0."""
+    """Evaluates; exit 1 if chosen scores (written all the same) do not hold their bounds on the list."""
     from edge_app import evaluate
+    from edge_app.toolchain import operating
     from edge_app.toolchain.dataset import read_dataset
 
     folder = model_folder(args.model)
@@ -70,19 +71,24 @@ def run(args: argparse.Namespace) -> int:
         good = evaluate.look_at_good(predict, args.good, stems, args.limit, progress("good parts"))
     good = evaluate.good_parts(looked, good)
     score, marginal = card.score, card.marginal
+    not_held: tuple[str, ...] = ()
     if args.choose_thresholds:
-        chosen = evaluate.choose_thresholds(looked, good, card.labels)
-        score, marginal = chosen.score, chosen.marginal
+        fine = () if good is None else good.found
+        chosen = operating.choose_thresholds(looked.found, looked.truth, fine, card.labels)
+        score, marginal, not_held = chosen.score, chosen.marginal, chosen.not_held
         write_thresholds(folder, chosen, f"{args.data.name} {args.split}")
     document: dict[str, Any] = {
         "model": card.name, "runtime": args.runtime, "soc": args.soc, "data": str(args.data), "split": args.split,
         **evaluate.report(looked, good, card.labels, score, marginal), "score": score, "marginal": marginal,
+        "not_held": list(not_held),
     }  # fmt: skip
     if args.json:
         print_json(document)
     else:
         show(document)
-    return int(ExitCode.OK)
+    for text in not_held:
+        people().print(f"no choice of scores holds on this list: {text}", markup=False)
+    return int(ExitCode.CHECK_FAILED if not_held else ExitCode.OK)
 
 
 def predictor(card: ModelCard, args: argparse.Namespace) -> Any:
@@ -123,7 +129,7 @@ def write_thresholds(folder: Path, chosen: Any, chosen_on: str) -> None:
 
 def show(document: dict[str, Any]) -> None:
     """The figures as tables."""
-    plain = {k: v for k, v in document.items() if not isinstance(v, dict)}
+    plain = {k: v for k, v in document.items() if not isinstance(v, dict | list)}
     print_table(f"{document['model']} on {document['split']}", ("", ""), list(plain.items()))
     rows = [
         (label, ap["ap50"], ap["ap50_95"], document["score"].get(label), document["marginal"].get(label))

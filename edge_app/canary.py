@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from edge_app.config.manifest import Artifact
 from edge_app.config.save import set_canary
@@ -14,7 +15,7 @@ from edge_app.detections import Detections
 from edge_app.engine import Engine
 from edge_app.errors import InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
-from edge_app.model import ModelCard, check_digest, sha256_of
+from edge_app.model import DEFAULT_SCORE, ModelCard, check_digest, sha256_of
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
 from edge_app.verdict import PowerMode
@@ -22,15 +23,20 @@ from edge_app.verdict import PowerMode
 SCORE_TOLERANCE = 0.2
 """By how much a score may differ: plans of one model are quantised differently."""
 IOU_AT_LEAST = 0.6
+Scores = npt.NDArray[np.float32]
 SYNTHETIC = re.compile(r"^synthetic product=(\d+) seed=(\d+)$")
 
 
 class Canary:
     """A picture, and what the float model found in it."""
 
-    def __init__(self, frame: Frame, expected: Detections, firm: float) -> None:
-        """`firm`: what is at or above this score must be found again, and nothing else well above it."""
-        self._frame, self._expected, self._firm = frame, expected, firm
+    def __init__(self, frame: Frame, expected: Detections, firm: Scores) -> None:
+        """`firm` [C]: what is at or above its label's score must be found again, and nothing else well above it.
+
+        Raises:
+            InvalidOutput: nothing that is expected is firm, so that any answer but a false alarm would do.
+        """
+        self._frame, self._expected, self._firm = frame, expected, _checked(expected, firm)
 
     def prove(self, engine: Engine) -> str | None:
         """Runs the picture on an engine. None if what was found is what was stored, else what differs.
@@ -48,11 +54,29 @@ class Canary:
         return difference(self._expected, found, self._firm)
 
 
-def difference(expected: Detections, found: Detections, firm: float) -> str | None:
-    """What of two lists of detections does not belong together; None if nothing."""
+def _checked(expected: Detections, firm: Scores) -> Scores:
+    if not (expected.scores >= firm[expected.labels]).any():
+        best = f"{expected.scores.max():.3f}, label {expected.labels[0]}" if len(expected) else "nothing found"
+        raise InvalidOutput(
+            "the canary proves nothing: no detection in its picture reaches the score at which its label FAILs",
+            wanted=f"at least one, by label: {', '.join(f'{score:.3f}' for score in firm)}",
+            got=f"best: {best}",
+            remedy="record one with a clear defect: edge_app model canary NAME --picture P",
+        )
+    return firm
+
+
+def difference(expected: Detections, found: Detections, firm: Scores) -> str | None:
+    """What of two lists of detections does not belong together; None if nothing.
+
+    Args:
+        expected: what was stored.
+        found: what a plan found now.
+        firm: [C] by label, what is well above or below is no matter of luck.
+    """
     for one, other, what in ((expected, found, "not found again"), (found, expected, "found, but not stored")):
         slack = 0.0 if one is expected else SCORE_TOLERANCE
-        for index in np.flatnonzero(one.scores >= firm + slack):
+        for index in np.flatnonzero(one.scores >= firm[one.labels] + slack):
             if not _has(other, one, int(index)):
                 return (
                     f"label {one.labels[index]} at {one.scores[index]:.2f}, box {one.boxes_px[index].tolist()}: {what}"
@@ -75,7 +99,8 @@ def load_canary(card: ModelCard) -> Canary | None:
     """The canary of a model; None if its manifest has none.
 
     Raises:
-        ModelError: absent, damaged, or of a picture that can't be made.
+        ModelError: absent, damaged, of a picture that can't be made, or with nothing in it that reaches the scores of
+            the manifest (they may have been chosen anew since it was recorded).
     """
     if card.manifest is None or card.manifest.canary is None or card.folder is None:
         return None
@@ -85,8 +110,8 @@ def load_canary(card: ModelCard) -> Canary | None:
         outputs = {name: np.ascontiguousarray(arrays[name]) for name in arrays.files}
     frame = _frame(canary_picture(stored.picture, card.folder))
     infos = tuple(TensorInfo(name, array.shape, array.dtype) for name, array in outputs.items())
-    thresholds = np.array([card.score.get(label, 0.25) for label in card.labels], np.float32)
-    decode = card.decoder(infos, thresholds * 0.5, card.head)
+    firm = _firm(card)
+    decode = card.decoder(infos, firm * np.float32(0.5), card.head)
     from edge_app.engine import tensor_of
     from edge_app.preprocess import Fit, Plan, Source
 
@@ -95,7 +120,16 @@ def load_canary(card: ModelCard) -> Canary | None:
     expected = decode(tuple(outputs.values()), geometry)
     if not isinstance(expected, Detections):
         raise ModelError("the canary is no detector's", where=str(file))
-    return Canary(frame, expected, float(thresholds.max()))
+    try:
+        return Canary(frame, expected, firm)
+    except InvalidOutput as error:
+        remedy = error.remedy
+        raise ModelError(error.what, where=str(file), wanted=error.wanted, got=error.got, remedy=remedy) from error
+
+
+def _firm(card: ModelCard) -> Scores:
+    """[C] the manifest's operating scores."""
+    return np.array([card.score.get(label, DEFAULT_SCORE) for label in card.labels], np.float32)
 
 
 def canary_picture(picture: str, folder: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -125,7 +159,7 @@ def record_canary(card: ModelCard, picture: str, file_name: str = "canary.npz") 
 
     Raises:
         ModelError: the model is no folder with a manifest, or the picture can't be made.
-        InvalidOutput: nothing was found in the picture: such a canary would prove nothing.
+        InvalidOutput: nothing in the picture reaches the score at which it FAILs: such a canary would prove nothing.
     """
     if card.folder is None:
         raise ModelError(
@@ -133,20 +167,15 @@ def record_canary(card: ModelCard, picture: str, file_name: str = "canary.npz") 
         )
     frame = _frame(canary_picture(picture, card.folder))
     session = open_cpu(card.file)
-    decode = card.decoder(
-        session.outputs, np.array([card.score.get(x, 0.25) for x in card.labels], np.float32), card.head
-    )
-    engine = Engine(session, card.input, decode)
+    firm = _firm(card)
+    engine = Engine(session, card.input, card.decoder(session.outputs, firm, card.head))
     work = engine.bind()
     engine.preprocess(frame, work)
     engine.run(work, PowerMode.NONE)
     found = engine.result(work)
-    if not isinstance(found, Detections) or len(found) == 0:
-        raise InvalidOutput(
-            "nothing is found in this picture: it proves nothing",
-            got=picture,
-            remedy="name a picture with at least one clear defect",
-        )
+    if not isinstance(found, Detections):
+        raise ModelError("only a detector can have a canary", where=str(card.file))
+    Canary(frame, found, firm)  # one that proves nothing is refused before anything is written
     file = card.folder / file_name
     arrays = {info.name: output for info, output in zip(session.outputs, work.binding.outputs, strict=True)}
     np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

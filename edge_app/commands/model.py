@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("compile", _add_compile, "make the plans of each SoC"),
         ("verify", _add_verify, "compare every plan with the float model"),
         ("compare", _add_compare, "the shipped model beside onnxruntime's default and plain A8W8 and A16W8"),
+        ("canary", _add_canary, "store the float model's answer to a picture, for plans to be proven by"),
         ("record", _add_record, "note what was seen on a real board"),
         ("show", _add_show, "plans of a model: size, segments, float ops, cycles, accuracy"),
         ("list", _add_list, "all models"),
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             wanted="the package onnx",
             remedy="pip install 'edge_app[toolchain]'",
         )
-    from edge_app.commands import model_compare, model_make, model_show, model_verify
+    from edge_app.commands import model_canary, model_compare, model_make, model_show, model_verify
 
     verbs: dict[str, Any] = {
         "import": model_make.run_import,
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
         "compile": model_make.run_compile,
         "verify": model_verify.run_verify,
         "compare": model_compare.run_compare,
+        "canary": model_canary.run_canary,
         "record": model_show.run_record,
         "show": model_show.run_show,
         "list": model_show.run_list,
@@ -151,6 +153,13 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="test", metavar="KEY", help="of data.yaml (default: test)")
     parser.add_argument("--limit", type=positive, metavar="N", help="so many pictures, evenly spread")
     parser.add_argument("--soc", default="qcs8550", metavar="S,S", help="count cycles on these (default: qcs8550)")
+
+
+def _add_canary(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument(
+        "--picture", metavar="P", help="a file, or 'synthetic product=P seed=S' (default: the manifest's own)"
+    )
 
 
 def _add_record(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,8 @@ from typing import Any, Self
 
 from edge_app.client import AsyncLine, Keys, Line, Position, Start
 
+PATIENCE_S = 30.0
+"""With a node that is asked to end; a busy machine is no reason to fail."""
 SCRIPT = Path(__file__).parent / "plant" / "wire_node.py"
 
 
@@ -48,7 +50,8 @@ class NodeProcess:
     ) -> None:
         self.publish, self.commands = (f"tcp://{host}:{free_port()}" for _ in range(2))
         config = json.dumps({"publish": self.publish, "commands": self.commands, **(results or {})}, default=str)
-        self._command = [*wrapper, sys.executable, str(SCRIPT), "--config", config, "--node", node, "--rate", str(rate)]
+        python = [sys.executable, "-X", "faulthandler"]
+        self._command = [*wrapper, *python, str(SCRIPT), "--config", config, "--node", node, "--rate", str(rate)]
         self._command += [*(["--count", str(count)] if count is not None else []), *arguments]
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
@@ -100,15 +103,20 @@ class NodeProcess:
         self._log.close()
 
     def stop(self) -> int:
-        """As an operator ends it; its exit code."""
+        """As an operator ends it; its exit code.
+
+        Raises:
+            AssertionError: it did not end; with what each of its threads was at.
+        """
         assert self._process is not None
         if self._process.poll() is None:
             self._process.terminate()
         try:
-            self._process.communicate(timeout=10)
+            self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._process.send_signal(signal.SIGABRT)  # faulthandler writes the stacks
             self._process.communicate()
+            raise AssertionError(f"the node did not end:\n{self.log()}") from None
         return self._process.returncode
 
     def __enter__(self) -> Self:

@@ -7,7 +7,6 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 from rich.live import Live
 from rich.text import Text
@@ -16,6 +15,7 @@ from edge_app.app import App, build, recipe_name
 from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ExitCode
+from edge_app.signals import on_signals
 from edge_app.summary import Summary
 
 log = logging.getLogger(__name__)
@@ -51,14 +51,7 @@ def start_logging(level: str) -> None:
 
 def stop_on_signals(app: App) -> None:
     """Ctrl-C and SIGTERM end the line cleanly; SIGHUP reads the list of clients again."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        log.info("%s: stopping", signal.Signals(number).name)
-        app.stop()
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGHUP, lambda _number, _frame: app.reload())
+    on_signals({signal.SIGINT: app.stop, signal.SIGTERM: app.stop, signal.SIGHUP: app.reload})
 
 
 def follow(app: App) -> None:

@@ -33,6 +33,7 @@ from edge_app.results import (
     Request,
     new_epoch,
 )
+from edge_app.signals import on_signals
 from edge_app.verdict import Defect, Mode, Placement, PlanKind, PowerMode, Reason, SchedReason, Sealed
 
 PLACEMENT = Placement(PlanKind.CPU, PowerMode.NONE, 1.0, SchedReason.NO_NPU, {"nsp0": 51.5})
@@ -135,10 +136,8 @@ def generate(line: Generator, rate: float, count: int | None, stop: threading.Ev
 def main() -> int:
     args = arguments()
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     line = Generator(args)
-    signal.signal(signal.SIGHUP, lambda *_: line.outlet.reload())
+    on_signals({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: line.outlet.reload})
     line.outlet.start()
     told: dict[str, Any] = {
         "publish": line.outlet.publish_endpoint, "commands": line.outlet.commands_endpoint, "epoch": line.epoch,

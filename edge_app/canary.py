@@ -12,10 +12,11 @@ import numpy.typing as npt
 from edge_app.config.manifest import Artifact
 from edge_app.config.save import set_canary
 from edge_app.detections import Detections
-from edge_app.engine import Engine
+from edge_app.engine import Engine, fit_of, source_of, tensor_of
 from edge_app.errors import InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.model import DEFAULT_SCORE, ModelCard, check_digest, sha256_of
+from edge_app.preprocess import Plan
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
 from edge_app.verdict import PowerMode
@@ -112,11 +113,7 @@ def load_canary(card: ModelCard) -> Canary | None:
     infos = tuple(TensorInfo(name, array.shape, array.dtype) for name, array in outputs.items())
     firm = _firm(card)
     decode = card.decoder(infos, firm * np.float32(0.5), card.head)
-    from edge_app.engine import tensor_of
-    from edge_app.preprocess import Fit, Plan, Source
-
-    fit = Fit(mode=card.input.fit, method=card.input.method, pad_value=card.input.pad_value)
-    geometry = Plan(Source(frame.width, frame.height, frame.pixel_format), tensor_of(card.input), fit).geometry
+    geometry = Plan(source_of(frame), tensor_of(card.input), fit_of(card.input)).geometry
     expected = decode(tuple(outputs.values()), geometry)
     if not isinstance(expected, Detections):
         raise ModelError("the canary is no detector's", where=str(file))

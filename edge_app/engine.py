@@ -54,7 +54,7 @@ class Engine:
         self.session = session
         self.decode = decode
         self._tensor = tensor_of(image)
-        self._fit = Fit(mode=image.fit, method=image.method, pad_value=image.pad_value, region=region_px)
+        self._fit = fit_of(image, region_px)
         self._plans: dict[Source, Plan] = {}
         self._plans_lock = threading.Lock()  # line, canary and self-test may come from different threads
 
@@ -116,6 +116,14 @@ def tensor_of(image: InputSpec) -> Tensor:
         width=image.width, height=image.height, layout=image.layout, dtype=image.dtype, color=image.color,
         scale=image.scale, mean=image.mean, std=image.std,
         quant_scale=image.quant_scale, quant_zero_point=image.quant_zero_point,
+    )  # fmt: skip
+
+
+def fit_of(image: InputSpec, region_px: Region | None = None) -> Fit:
+    """How a picture is put into a model's input; `region_px`: the part of the frame that is looked at."""
+    return Fit(
+        mode=image.fit, method=image.method, pad_value=image.pad_value, region=region_px,
+        shorter_side=image.shorter_side,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from edge_app import decode
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Artifact, Manifest, Plan
 from edge_app.config.pipeline import Model
-from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess
+from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess, make_input
 from edge_app.detections import Classes, Detections
 from edge_app.engine import Decode, Engine, Work
 from edge_app.errors import ConfigError, ModelError
@@ -133,7 +133,7 @@ def _from_folder(model: Model, preprocess: Preprocess) -> ModelCard:
 
 def _cross_check(image: InputSpec, preprocess: Preprocess, where: Path) -> None:
     """What the pipeline says of the input must be what the manifest says."""
-    for key in ("color", "layout", "fit", "method", "pad_value", "scale", "mean", "std"):
+    for key in ("color", "layout", "fit", "method", "pad_value", "shorter_side", "scale", "mean", "std"):
         said, known = getattr(preprocess, key), getattr(image, key)
         if said is not None and said != known:
             raise ConfigError(
@@ -231,14 +231,17 @@ def _input_of(session: OrtSession, preprocess: Preprocess, metadata: dict[str, s
             remedy="state them as in training, e.g. color: BGR, fit: letterbox, scale: 1.0",
         )
     dtype: Literal["float32", "uint8", "uint16"] = session.input.dtype.name  # type: ignore[assignment]
-    given = {key: getattr(preprocess, key) for key in ("color", "fit", "method", "pad_value", "scale", "mean", "std")}
+    keys = ("color", "fit", "method", "pad_value", "shorter_side", "scale", "mean", "std")
+    given = {key: getattr(preprocess, key) for key in keys}
     known = {key: value for key, value in given.items() if value is not None}
     if channels == 1:
         known.setdefault("color", "GRAY")
     if dtype != "float32":
         # An integer input of a bare model takes the pixels as they are.
         known |= {"quant_scale": known.get("scale", 1 / 255), "quant_zero_point": 0}
-    return InputSpec(name=session.input.name, width=width, height=height, layout=layout, dtype=dtype, **known)
+    return make_input(
+        str(file), name=session.input.name, width=width, height=height, layout=layout, dtype=dtype, **known
+    )
 
 
 def model_folder(name: str) -> Path:

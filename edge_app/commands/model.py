@@ -77,6 +77,11 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", metavar="WxH", help="for a model that leaves its input size open")
     parser.add_argument("--color", choices=["RGB", "BGR", "GRAY"], help="of the model's input, as trained")
     parser.add_argument("--fit", choices=["letterbox", "letterbox_topleft", "crop", "stretch"], help="as trained")
+    parser.add_argument("--method", choices=["bilinear", "area", "antialias"], help="of resizing (default: bilinear)")
+    parser.add_argument("--pad-value", type=int, metavar="G", help="grey level of the letterbox bars (default: 114)")
+    parser.add_argument(
+        "--shorter-side", type=positive, metavar="PX", help="--fit crop: resize to it, then cut, e.g. 256 for 224"
+    )
     parser.add_argument("--scale", type=float, metavar="S", help="value = (pixel * S - mean) / std, e.g. 0.00392157")
     parser.add_argument("--mean", type=float, nargs="+", metavar="M", help="per channel, after scale")
     parser.add_argument("--std", type=float, nargs="+", metavar="D", help="per channel, after scale")

@@ -15,7 +15,18 @@ from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Manifest, Plan
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
-from edge_app.toolchain import calibration, compile, htp, import_, measure, opsupport, plots, quantize_model, remake
+from edge_app.toolchain import (
+    calibration,
+    compile,
+    described,
+    htp,
+    import_,
+    measure,
+    opsupport,
+    plots,
+    quantize_model,
+    remake,
+)
 from edge_app.toolchain.dataset import read_dataset
 from edge_app.toolchain.quantize import Activations, Recipe, Style
 from edge_app.toolchain.socs import SHIPPED, Soc, socs_named
@@ -54,7 +65,7 @@ def say(text: str) -> None:
 
 def run_import(args: argparse.Namespace) -> int:
     """Makes a model folder."""
-    given = import_.Given(
+    given = described.Given(
         name=args.name,
         task=args.task,
         labels=None if args.labels is None else _labels(args.labels),
@@ -62,6 +73,9 @@ def run_import(args: argparse.Namespace) -> int:
         size=None if args.size is None else _size(args.size),
         color=args.color,
         fit=args.fit,
+        method=args.method,
+        pad_value=args.pad_value,
+        shorter_side=args.shorter_side,
         scale=args.scale,
         mean=None if args.mean is None else tuple(args.mean),
         std=None if args.std is None else tuple(args.std),

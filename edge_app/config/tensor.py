@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
 from edge_app.config.base import Section
+from edge_app.errors import ConfigError
 
 FitMode = Literal["letterbox", "letterbox_topleft", "crop", "stretch"]
 ResizeMethod = Literal["bilinear", "area", "antialias"]
@@ -26,6 +27,13 @@ class Preprocess(Section):
         description="bilinear (as OpenCV), area averaging, or antialiased (as torchvision).",
     )
     pad_value: int | None = Field(None, ge=0, le=255, title="Padding", description="Grey level of the letterbox bars.")
+    shorter_side: int | None = Field(
+        None,
+        gt=0,
+        title="Shorter side",
+        description="fit: crop only: px that the picture's shorter side is resized to before the centre is cut out, as"
+        " Resize(256) and CenterCrop(224); null: just so that the picture covers the input.",
+    )
     scale: float | None = Field(None, gt=0, title="Scale", description="value = (pixel * scale - mean) / std.")
     mean: tuple[float, ...] | None = Field(None, title="Mean", description="Per channel, after scale.")
     std: tuple[float, ...] | None = Field(None, title="Std", description="Per channel, after scale.")
@@ -46,11 +54,41 @@ class InputSpec(Section):
     fit: FitMode = Field("letterbox", title="Fit")
     method: ResizeMethod = Field("bilinear", title="Resize method")
     pad_value: int = Field(114, ge=0, le=255, title="Padding")
+    shorter_side: int | None = Field(
+        None,
+        gt=0,
+        title="Shorter side",
+        description="fit: crop only: px that the picture's shorter side is resized to before the centre is cut out.",
+    )
     scale: float = Field(1 / 255, gt=0, title="Scale")
     mean: tuple[float, ...] = Field((0.0, 0.0, 0.0), title="Mean")
     std: tuple[float, ...] = Field((1.0, 1.0, 1.0), title="Std")
     quant_scale: float | None = Field(None, gt=0, title="Encoding: scale", description="For integer inputs.")
     quant_zero_point: int | None = Field(None, ge=0, title="Encoding: zero point", description="For integer inputs.")
+
+    @model_validator(mode="after")
+    def _only_crops_have_a_shorter_side(self) -> InputSpec:
+        if self.shorter_side is None:
+            return self
+        if self.fit != "crop":
+            raise ValueError(f"shorter_side goes with fit: crop, not with {self.fit}")
+        if self.shorter_side < min(self.width, self.height):
+            raise ValueError(f"shorter_side {self.shorter_side} does not cover {self.width} x {self.height} px")
+        return self
+
+
+def make_input(where: str, **values: Any) -> InputSpec:
+    """An InputSpec of values that a person gave.
+
+    Raises:
+        ConfigError: they do not go together; `where` is the model's file.
+    """
+    try:
+        return InputSpec(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the input"
+        raise ConfigError(f"the model's input can't be made so: {key}", where=where, got=first["msg"]) from error
 
 
 class OutputSpec(Section):

@@ -16,10 +16,10 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, c
 from onnxruntime.quantization.calibrate import CalibraterBase
 
 from edge_app.config.tensor import InputSpec
-from edge_app.engine import tensor_of
+from edge_app.engine import fit_of, tensor_of
 from edge_app.errors import ConfigError
 from edge_app.frame import PixelFormat
-from edge_app.preprocess import Fit, Geometry, Plan, Source
+from edge_app.preprocess import Geometry, Plan, Source
 from edge_app.toolchain.dataset import pictures_in, read_picture
 
 FEWEST_PICTURES = 32
@@ -97,8 +97,7 @@ def tensors(files: Sequence[Path], image: InputSpec) -> Iterator[npt.NDArray[np.
 def tensor(picture: npt.NDArray[np.uint8], image: InputSpec) -> tuple[npt.NDArray[np.generic], Geometry]:
     """One BGR picture as the model's input, and where it landed."""
     height, width = picture.shape[:2]
-    fit = Fit(mode=image.fit, method=image.method, pad_value=image.pad_value)
-    plan = Plan(Source(width, height, PixelFormat.BGR8), tensor_of(image), fit)
+    plan = Plan(Source(width, height, PixelFormat.BGR8), tensor_of(image), fit_of(image))
     out = plan.tensor.empty()
     plan.prepare(out)
     plan.run(np.ascontiguousarray(picture).reshape(-1), out)
@@ -165,6 +164,7 @@ def _thumbnail(picture: npt.NDArray[np.uint8], image: InputSpec) -> npt.NDArray[
             "color": "GRAY",
             "dtype": "uint8",
             "fit": "stretch",
+            "shorter_side": None,
             "method": "area",
             "quant_scale": None,
             "quant_zero_point": None,

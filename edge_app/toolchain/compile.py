@@ -19,7 +19,6 @@ from edge_app.errors import ModelError, RuntimeFault
 from edge_app.model import sha256_of
 from edge_app.runtime import qnn
 from edge_app.toolchain import audit, graph, htp
-from edge_app.toolchain.import_ import save
 from edge_app.toolchain.partition import conversions_on_host
 from edge_app.toolchain.remake import EDGES
 from edge_app.toolchain.socs import Soc
@@ -138,7 +137,7 @@ def _own_source(folder: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Artifact 
     model, moved = conversions_on_host(qdq, wanted.host_ops)
     if not moved:
         return None
-    save(model, folder / HYBRID_QDQ_FILE)
+    graph.save(model, folder / HYBRID_QDQ_FILE)
     return Artifact(file=HYBRID_QDQ_FILE, sha256=sha256_of(folder / HYBRID_QDQ_FILE))
 
 

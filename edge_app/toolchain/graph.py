@@ -96,6 +96,27 @@ def load(file: Path) -> ModelProto:
     return model
 
 
+def save(model: ModelProto, file: Path) -> None:
+    """Writes a model so that it appears whole or not at all.
+
+    Raises:
+        ModelError: no space, or no permission.
+    """
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(model.SerializeToString(deterministic=True))
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ModelError(
+            "can't write the model",
+            where=str(file),
+            got=error.strerror or str(error),
+            remedy="free some space, or choose another folder",
+        ) from error
+
+
 def inferred(model: ModelProto, where: str) -> ModelProto:
     """The model with the shape of every tensor worked out.
 

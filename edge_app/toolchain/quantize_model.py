@@ -22,7 +22,6 @@ from edge_app.toolchain import calibration, graph, measure, rescue, sensitivity
 from edge_app.toolchain.audit import count_macs
 from edge_app.toolchain.calibration import CalibrationSet, Ranges
 from edge_app.toolchain.compile import plain
-from edge_app.toolchain.import_ import save
 from edge_app.toolchain.quantize import (
     Prepared,
     Recipe,
@@ -140,7 +139,7 @@ def remake(folder: Path) -> tuple[str, str]:
     prepared = replace(prepared, model=with_recipe(prepared.model, recipe))
     with tempfile.TemporaryDirectory() as name:
         model, _, _ = integer_model(quantized(prepared, ranges, recipe, Path(name)), prepared)
-        save(model, Path(name, QDQ_FILE))
+        graph.save(model, Path(name, QDQ_FILE))
         return sha256_of(Path(name, QDQ_FILE)), manifest.quantized.model.sha256
 
 
@@ -301,7 +300,7 @@ def _write(
     report: Report,
 ) -> None:
     shipped, image, outputs = integer_model(model, prepared)
-    save(shipped, folder / QDQ_FILE)
+    graph.save(shipped, folder / QDQ_FILE)
     tensors = {name for node in prepared.model.graph.node for name in (*node.input, *node.output)}
     encodings = options.recipe_folder / "encodings.json"
     write_text(encodings, json.dumps(encodings_document(ranges, recipe, tensors), indent=1) + "\n")

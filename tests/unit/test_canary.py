@@ -18,7 +18,8 @@ from edge_app.detections import Detections
 from edge_app.errors import ConfigError, InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.model import ModelCard, load, resolve
-from edge_app.toolchain.import_ import Given, import_model, write_folder
+from edge_app.toolchain.described import Given
+from edge_app.toolchain.import_ import import_model, write_folder
 
 FIRM = np.array([0.3, 0.8], np.float32)
 FRAME = Frame(1, 1, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, 64, 64, np.zeros((64, 64, 3), np.uint8))

@@ -130,7 +130,9 @@ def fit_of(image: InputSpec, region_px: Region | None = None) -> Fit:
 def source_of(frame: Frame) -> Source:
     """How a frame's pixels lie in memory."""
     stride = None if frame.pixels is None else frame.pixels.strides[0]
-    return Source(frame.width, frame.height, frame.pixel_format, stride)
+    return Source(
+        frame.width, frame.height, frame.pixel_format, stride, matrix=frame.yuv_matrix, range=frame.yuv_range
+    )
 
 
 def memory_of(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

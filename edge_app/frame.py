@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+YuvMatrix = Literal["bt601", "bt709"]
+YuvRange = Literal["limited", "full"]
 
 
 class PixelFormat(StrEnum):
@@ -73,3 +77,6 @@ class Frame:
     note: str = ""
     """Why the status is not COMPLETE, for the log and the alarm."""
     part_id: str | None = None
+    yuv_matrix: YuvMatrix = "bt601"
+    """NV12 and YUYV: how colours were coded."""
+    yuv_range: YuvRange = "limited"

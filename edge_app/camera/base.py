@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
-from edge_app.frame import Frame, FrameStatus, PixelFormat, TrueDefect
+from edge_app.frame import Frame, FrameStatus, PixelFormat, TrueDefect, YuvMatrix, YuvRange
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -77,8 +77,12 @@ class Camera(Protocol):
 class Births:
     """Gives frames their identity: ids from 1, and both clocks at the moment of birth."""
 
-    def __init__(self, pixel_format: PixelFormat) -> None:
+    def __init__(
+        self, pixel_format: PixelFormat, yuv_matrix: YuvMatrix = "bt601", yuv_range: YuvRange = "limited"
+    ) -> None:
         self._pixel_format = pixel_format
+        self._yuv_matrix: YuvMatrix = yuv_matrix
+        self._yuv_range: YuvRange = yuv_range
         self._last_id = 0
 
     def skip(self, frames: int = 1) -> None:
@@ -129,6 +133,8 @@ class Births:
             name=name,
             truth=truth,
             note=note,
+            yuv_matrix=self._yuv_matrix,
+            yuv_range=self._yuv_range,
         )
 
 

@@ -49,7 +49,7 @@ class LiveSource:
         self._pool = PixelPool()
         self._born = threading.Lock()
         """Held while a frame gets its id and its place in the queue, so that ids leave in their order."""
-        self._births = Births(section.pixel_format)
+        self._births = Births(section.pixel_format, section.yuv_matrix, section.yuv_range)
         self._frames: Handover[Frame] = Handover(QUEUE)
         self._reading = threading.Event()
         self._stopped = threading.Event()
@@ -68,7 +68,7 @@ class LiveSource:
         capture = self._connect()
         self._stopped.clear()
         self._reading.clear()
-        self._births = Births(self._section.pixel_format)
+        self._births = Births(self._section.pixel_format, self._section.yuv_matrix, self._section.yuv_range)
         self._frames = Handover(QUEUE)
         self._lost, self._why = False, ""
         self._thread = threading.Thread(target=self._watch, args=(capture,), name="live", daemon=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edge_app.config.base import Section, SourcePath, YamlPath
-from edge_app.frame import PixelFormat
+from edge_app.frame import PixelFormat, YuvMatrix, YuvRange
 
 
 class CameraSection(Section):
@@ -78,6 +78,15 @@ class VideoCamera(CameraSection):
         title="FourCC",
         description="Devices only: asked of the driver, e.g. MJPG; null: the one of pixel_format for NV12 and YUYV.",
     )
+    yuv_matrix: YuvMatrix = Field(
+        "bt601",
+        title="YUV matrix",
+        description="Devices that deliver NV12 or YUYV only: how they code colours; HD sensors often bt709. A wrong one"
+        " shifts colours by up to a tenth. `v4l2-ctl --get-fmt-video` tells.",
+    )
+    yuv_range: YuvRange = Field(
+        "limited", title="YUV range", description="Likewise: luma from 16 to 235 (limited), or 0 to 255 (full)."
+    )
     transport: Literal["tcp", "udp"] = Field(
         "tcp", title="RTSP transport", description="tcp loses nothing; udp loses packets rather than time."
     )
@@ -93,6 +102,18 @@ class VideoCamera(CameraSection):
     reconnect_max_s: float = Field(
         10.0, gt=0, title="Longest back-off", description="Live sources: the pause between attempts doubles up to this."
     )
+
+
+    @model_validator(mode="after")
+    def _colour_coding_belongs_to_raw_devices(self) -> VideoCamera:
+        raw = self.pixel_format in (PixelFormat.NV12, PixelFormat.YUYV)
+        device = self.path.isdigit() or self.path.startswith("/dev/video")
+        if (self.yuv_matrix, self.yuv_range) != ("bt601", "limited") and not (raw and device):
+            raise ValueError(
+                "yuv_matrix and yuv_range go with a device and pixel_format NV12 or YUYV; all else is decoded by"
+                " OpenCV, which writes bt601, limited"
+            )
+        return self
 
 
 class SyntheticCamera(CameraSection):

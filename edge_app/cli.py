@@ -22,6 +22,7 @@ COMMANDS = {
     "model": "import, quantize, compile, verify and show models",
     "simulate": "run the scheduler against a thermal model of a board",
     "doctor": "look at this board: NPU, thermal zones, libraries, permissions",
+    "bench": "measure this machine: kernels, host, wire, start, model, beside their peers",
     "journal": "export, verify or count the journal of results",
     "keys": "make and check CURVE keys for the wire",
     "controller-sim": "a line controller that speaks the real bus, and misbehaves on demand",

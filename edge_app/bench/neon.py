@@ -1,22 +1,23 @@
 """What the NEON kernels cost, where no board is at hand: instructions of the inner loop, and llvm-mca's cycles for it.
 
-    python tests/bench/neon.py [--cpu cortex-a78] [--json]
-
 These are counts and a model's estimate, not times: caches and memory are not in them, and LLVM 14 knows the Cortex-A78
-only as a Cortex-A57, which issues fewer instructions a cycle. A loop makes 16 output pixels.
-Needs gcc-aarch64-linux-gnu and llvm.
+only as a Cortex-A57, which issues fewer instructions a cycle. A loop makes 16 output pixels. Needs the C sources (a
+checkout), gcc-aarch64-linux-gnu and llvm.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-KERNELS = Path(__file__).parents[2] / "edge_app" / "preprocess"
+from edge_app.bench.figures import Figures
+
+KERNELS = Path(__file__).parents[1] / "preprocess"
+CPU = "cortex-a78"
 FUNCTIONS = (
     "packed_pick_wide", "packed_box2_wide", "packed_general_wide", "packed_general_narrow", "mono_pick_wide",
     "mono_general_wide", "nv12_pick_wide", "nv12_box2_wide", "nv12_general_wide", "yuyv_pick_wide",
@@ -36,7 +37,7 @@ def body(source: str, function: str) -> list[str]:
     """Labels and instructions of one function."""
     found = re.search(rf"^{function}:\n(.*?)^\t\.size\t{function},", source, re.M | re.S)
     if found is None:
-        raise SystemExit(f"{function} is not in the assembly: was it renamed?")
+        raise LookupError(f"{function} is not in the assembly: was it renamed?")
     lines = (line.strip() for line in found[1].splitlines())
     return [line for line in lines if line and (line.startswith(".L") or not line.startswith((".", "//")))]
 
@@ -52,39 +53,29 @@ def longest_loop(lines: list[str]) -> list[str]:
     return [line for line in best if not line.endswith(":")]
 
 
-def cycles(loop: list[str], cpu: str) -> float:
+def cycles(loop: list[str]) -> float:
     """Cycles of one turn, by llvm-mca; branches are left out, since it takes straight code only."""
     straight = "\n".join(line for line in loop if not re.match(r"(b|cb|tb)", line))
     with tempfile.NamedTemporaryFile("w", suffix=".s") as file:
         file.write(straight + "\n")
         file.flush()
-        command = ["llvm-mca", "-mtriple=aarch64", f"-mcpu={cpu}", "-iterations=100", file.name]
+        command = ["llvm-mca", "-mtriple=aarch64", f"-mcpu={CPU}", "-iterations=100", file.name]
         report = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     total = re.search(r"^Total Cycles:\s+(\d+)", report, re.M)
     if total is None:
-        raise SystemExit(f"llvm-mca gave no cycles for {cpu}")
+        raise LookupError(f"llvm-mca gave no cycles for {CPU}")
     return int(total[1]) / 100
 
 
-def main() -> None:
-    """Count and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cpu", nargs="+", default=["cortex-a78"])
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    source = assembly()
-    table: dict[str, dict[str, float]] = {}
-    for function in FUNCTIONS:
-        loop = longest_loop(body(source, function))
-        row: dict[str, float] = {"instructions_per_px": round(len(loop) / PIXELS, 2)}
-        row |= {f"mca_cycles_per_px_{cpu}": round(cycles(loop, cpu) / PIXELS, 2) for cpu in options.cpu}
-        table[function] = row
-    if options.json:
-        print(json.dumps(table, indent=1))
-        return
-    for function, row in table.items():
-        print(f"{function:24s} " + "  ".join(f"{name} {value:6.2f}" for name, value in row.items()))
-
-
-if __name__ == "__main__":
-    main()
+def figures(only: str) -> Iterator[Figures]:
+    """A kernel each."""
+    wanted = [function for function in FUNCTIONS if f"neon_{function}".startswith(only)]
+    tools = ("aarch64-linux-gnu-gcc", "llvm-mca")
+    possible = (KERNELS / "kernel_neon.c").is_file() and all(shutil.which(tool) is not None for tool in tools)
+    source = assembly() if possible and wanted else None
+    for function in wanted:
+        loop = None if source is None else longest_loop(body(source, function))
+        yield Figures(f"neon_{function}", "inner loop, counted and modelled, not timed", {
+            "instructions_per_px": None if loop is None else round(len(loop) / PIXELS, 2),
+            f"mca_cycles_per_px_{CPU}": None if loop is None else round(cycles(loop) / PIXELS, 2),
+        })  # fmt: skip

@@ -1,17 +1,15 @@
 """The wire's figures, beside a bare pyzmq PUB/SUB of the same bytes. Both take turns, so that a busy machine hits both.
 
-    python tests/bench/bus.py [seal] [latency] [stall] [durable] [replay] [curve] [memory] [--seconds 3] [--rounds 3]
-
 Latencies end when a subscriber in another process has the bytes. They begin when the sockets' thread calls send
 ("publish", as the bare peer is measured), and when the line calls `Outlet.result` ("seal": encoding and the way to that
-thread are in it). Without names all parts run but `memory`, which takes minutes.
+thread are in it). The memory over a million results takes minutes and is measured only with `--only bus_memory`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing as mp
+import os
 import re
 import statistics
 import tempfile
@@ -24,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-from timing import machine
 
 from edge_app import clock
+from edge_app.bench.figures import Figures, Options
+from edge_app.bench.memory import resident_mb
 from edge_app.client import Keys, Line, Start
 from edge_app.config.results import Results
 from edge_app.keys import write_pair
@@ -39,6 +38,8 @@ from edge_app.verdict import Defect, Mode, Placement, PlanKind, PowerMode, Reaso
 
 PLACEMENT = Placement(PlanKind.HTP, PowerMode.BURST, 1.0, SchedReason.NORMAL, {"nsp0": 51.5})
 DEFECTS = (Defect("short", 0.93, (10.5, 20.5, 30.5, 40.5)), Defect("open", 0.71, (1.5, 2.5, 3.5, 4.5)))
+ROUNDS, ROUNDS_A_SECOND = 3, 66
+RESULTS = 1_000_000
 TOPIC = wire.topic("result", "l1/bench")
 
 
@@ -72,6 +73,11 @@ def percentiles(values: list[float]) -> dict[str, float]:
 def medians(runs: list[dict[str, float]]) -> dict[str, float]:
     """Over the rounds."""
     return {name: statistics.median(run[name] for run in runs) for name in ("p50", "p99")}
+
+
+def micros(found: dict[str, float], prefix: str = "") -> dict[str, float]:
+    """As figures."""
+    return {f"{prefix}{name}_us": round(value, 1) for name, value in found.items()}
 
 
 def paced(rate: float, seconds: float) -> Iterator[int]:
@@ -192,7 +198,7 @@ def outlet_run(rate: float, seconds: float, count: int, keys: KeyTriple | None =
 # -- the parts --------------------------------------------------------------------------------------------------------
 
 
-def bench_seal(args: argparse.Namespace) -> None:
+def bench_seal(seconds: float) -> Iterator[Figures]:
     """What `Outlet.result` costs the thread that calls it, with journal and a subscriber; alone, and beside a thread
     that computes in Python all the time. At 200/s caches are cold at each call."""
     for rate, busy in ((200, False), (1000, False), (200, True)):
@@ -204,7 +210,7 @@ def bench_seal(args: argparse.Namespace) -> None:
             outlet = open_outlet(journal={"path": f"{folder}/results.db"})
             costs = []
             with subscribers(str(outlet.publish_endpoint), 1) as fetch:
-                for seq in paced(rate, args.seconds):
+                for seq in paced(rate, seconds):
                     result = sealed(seq)
                     start = time.perf_counter_ns()
                     outlet.result(result)
@@ -212,8 +218,9 @@ def bench_seal(args: argparse.Namespace) -> None:
                 fetch()
             outlet.close()
         end.set()
-        p = percentiles(costs)
-        print(f"seal at {name}: p50 {p['p50']:.1f} us, p99 {p['p99']:.1f} us (target: 20 us)")
+        yield Figures(
+            f"bus_seal_{rate}{'_busy' if busy else ''}", f"sealing a result, {name}", micros(percentiles(costs))
+        )
 
 
 def spin(end: threading.Event) -> None:
@@ -224,28 +231,28 @@ def spin(end: threading.Event) -> None:
             total += number
 
 
-def bench_latency(args: argparse.Namespace) -> None:
+def bench_latency(seconds: float) -> Iterator[Figures]:
     """Publish and seal to a subscriber, beside a bare PUB/SUB."""
-    titles = " | ".join(f"{name + ' p50':>11} {'p99':>6}" for name in ("publish", "seal", "bare"))
-    print(f"{'us':>26} |{titles} | {'publish / bare':>21}")
     for rate, count in ((r, c) for r in (200, 2000) for c in (1, 10, 100)):
         columns: dict[str, list[dict[str, float]]] = {"publish": [], "seal": [], "bare": []}
-        for _ in range(args.rounds):
-            from_publish, from_seal = outlet_run(rate, args.seconds, count)
+        for _ in range(ROUNDS):
+            from_publish, from_seal = outlet_run(rate, seconds, count)
             columns["publish"].append(percentiles(from_publish))
             columns["seal"].append(percentiles(from_seal))
-            columns["bare"].append(percentiles(bare_run(rate, args.seconds, count)[0]))
+            columns["bare"].append(percentiles(bare_run(rate, seconds, count)[0]))
         publish, seal, bare = (medians(column) for column in columns.values())
-        cells = " | ".join(f"{f['p50']:>11.0f} {f['p99']:>6.0f}" for f in (publish, seal, bare))
-        ratio = ", ".join(f"{publish[p] / bare[p]:.2f}" for p in ("p50", "p99"))
-        print(f"{rate:>6}/s, {count:>3} subscribers |{cells} | {ratio:>21}", flush=True)
+        yield Figures(f"bus_latency_{rate}_{count}", f"{rate} results a second to {count} subscribers", {
+            **micros(publish, "publish_"), **micros(seal, "seal_"), **micros(bare, "bare_"),
+            "publish_to_bare_p50": round(publish["p50"] / bare["p50"], 2),
+            "publish_to_bare_p99": round(publish["p99"] / bare["p99"], 2),
+        })  # fmt: skip
 
 
-def bench_stall(args: argparse.Namespace) -> None:
+def bench_stall(seconds: float) -> Iterator[Figures]:
     """A healthy subscriber while another never reads."""
     alone, beside = [], []
-    for _ in range(args.rounds):
-        alone.append(percentiles(outlet_run(1000, args.seconds, 1)[1]))
+    for _ in range(ROUNDS):
+        alone.append(percentiles(outlet_run(1000, seconds, 1)[1]))
         outlet = open_outlet()
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         deaf = context.socket(zmq.SUB)
@@ -254,14 +261,16 @@ def bench_stall(args: argparse.Namespace) -> None:
         deaf.subscribe(b"")
         deaf.connect(str(outlet.publish_endpoint))
         with subscribers(str(outlet.publish_endpoint), 1) as fetch:
-            for seq in paced(1000, args.seconds):
+            for seq in paced(1000, seconds):
                 outlet.result(sealed(seq))
             time.sleep(0.3)
             beside.append(percentiles(fetch()[1]))
         context.destroy(linger=0)
         outlet.close()
     a, b = (statistics.median(x["p99"] for x in runs) for runs in (alone, beside))
-    print(f"p99 of a healthy subscriber at 1000/s: alone {a:.0f} us, beside a deaf one {b:.0f} us: {b / a:.2f}")
+    yield Figures("bus_stall", "a healthy subscriber at 1000 results a second, beside one that never reads", {
+        "alone_p99_us": round(a, 1), "beside_p99_us": round(b, 1), "beside_to_alone": round(b / a, 2),
+    })  # fmt: skip
 
 
 class TimedJournal(Journal):
@@ -276,27 +285,28 @@ class TimedJournal(Journal):
         self.durable_us += [(now - self.sealed_ns[record.seq]) / 1000 for record in records]
 
 
-def bench_durable(args: argparse.Namespace) -> None:
+def bench_durable(seconds: float) -> Iterator[Figures]:
     """Seal to disk."""
     for rate in (200, 2000):
-        with tempfile.TemporaryDirectory(dir=args.disk) as folder:
+        with tempfile.TemporaryDirectory() as folder:
             outlet = open_outlet(journal={"path": f"{folder}/results.db"})
             journal = outlet._journal
             assert journal is not None
             journal.__class__ = TimedJournal
             assert isinstance(journal, TimedJournal)
             journal.sealed_ns, journal.durable_us = {}, []
-            for seq in paced(rate, args.seconds * 2):
+            for seq in paced(rate, seconds * 2):
                 journal.sealed_ns[seq] = time.perf_counter_ns()
                 outlet.result(sealed(seq))
             outlet.close()
-            p = percentiles(journal.durable_us)
-            print(f"durable at {rate}/s: p50 {p['p50'] / 1000:.1f} ms, p99 {p['p99'] / 1000:.1f} ms")
+        yield Figures(
+            f"bus_durable_{rate}", f"seal to disk, {rate} results a second", micros(percentiles(journal.durable_us))
+        )
 
 
-def bench_replay(args: argparse.Namespace) -> None:
+def bench_replay(_seconds: float) -> Iterator[Figures]:
     """An earlier run from the journal, and this one from memory: by hand and by the library."""
-    with tempfile.TemporaryDirectory(dir=args.disk) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         results = {"journal": {"path": f"{folder}/results.db"}}
         count = 15_000
         first = open_outlet(**results)
@@ -312,17 +322,18 @@ def bench_replay(args: argparse.Namespace) -> None:
             dealer.send(json.dumps({"command": "replay", "request_id": "r", "epoch": epoch, "after_seq": got}).encode())
             reply = json.loads(dealer.recv())
             got, more = reply["results"][-1]["seq"], reply["more"]
-        took = time.perf_counter() - start
-        print(f"replay from the journal, JSON read: {got} results in {took:.2f} s, {got / took:,.0f}/s")
+        by_hand = got / (time.perf_counter() - start)
         context.destroy(linger=0)
         with Line(str(second.publish_endpoint), second.commands_endpoint, start=Start.OLDEST) as line:
             line.next(5)
             start, got = time.perf_counter(), 1
             while got < count:
                 got += line.next(5) is not None
-            took = time.perf_counter() - start
-            print(f"replay by the client library: {got} results in {took:.2f} s, {got / took:,.0f}/s")
+            by_library = got / (time.perf_counter() - start)
         second.close()
+    yield Figures("bus_replay", f"an earlier run's {count} results out of the journal, a second", {
+        "json_read": round(by_hand), "client_library": round(by_library),
+    })  # fmt: skip
 
 
 def fill(outlet: Outlet, count: int) -> None:
@@ -337,7 +348,7 @@ def fill(outlet: Outlet, count: int) -> None:
         time.sleep(0.01)
 
 
-def bench_curve(args: argparse.Namespace) -> None:
+def bench_curve(seconds: float) -> Iterator[Figures]:
     """The same with and without keys."""
     with tempfile.TemporaryDirectory() as folder:
         node, client = new_key_pair("node"), new_key_pair("client")
@@ -349,70 +360,51 @@ def bench_curve(args: argparse.Namespace) -> None:
         triple = (keys.own.public, str(keys.own.secret), keys.node_public)
         for rate, count in ((200, 1), (2000, 10)):
             plain, curve, cpu = [], [], []
-            for _ in range(args.rounds):
+            for _ in range(ROUNDS):
                 before = time.process_time()
-                plain.append(percentiles(outlet_run(rate, args.seconds, count)[1]))
+                plain.append(percentiles(outlet_run(rate, seconds, count)[1]))
                 middle = time.process_time()
-                curve.append(percentiles(outlet_run(rate, args.seconds, count, triple, security=security)[1]))
+                curve.append(percentiles(outlet_run(rate, seconds, count, triple, security=security)[1]))
                 cpu.append((time.process_time() - middle) / (middle - before))
             p, c = (statistics.median(x["p50"] for x in runs) for runs in (plain, curve))
-            print(
-                f"CURVE at {rate}/s, {count} subscribers: p50 {c:.0f} us against {p:.0f} us plain ({c / p:.2f});"
-                f" the node's CPU time {statistics.median(cpu):.2f}"
-            )
+            yield Figures(f"bus_curve_{rate}_{count}", f"with keys, {rate} results a second to {count} subscribers", {
+                "p50_us": round(c, 1), "plain_p50_us": round(p, 1), "ratio": round(c / p, 2),
+                "node_cpu_ratio": round(statistics.median(cpu), 2),
+            })  # fmt: skip
 
 
-def bench_memory(args: argparse.Namespace) -> None:
+def bench_memory(_seconds: float) -> Iterator[Figures]:
     """Resident memory over a million results, with journal and a subscriber."""
-    with tempfile.TemporaryDirectory(dir=args.disk) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         outlet = open_outlet(journal={"path": f"{folder}/results.db", "keep_mib": 64})
         bus, journal = outlet._bus, outlet._journal
         assert bus is not None
         assert journal is not None
-        start = time.monotonic()
+        grown: list[float] = []
         with subscribers(str(outlet.publish_endpoint), 1) as fetch:
-            for seq in range(1, args.results + 1):
+            for seq in range(1, RESULTS + 1):
                 outlet.result(sealed(seq))
                 while len(bus._queue) > 1000 or seq - journal.durable_seq > 4000:
                     time.sleep(0.001)
-                if seq % (args.results // 10) == 0:
-                    rate = seq / (time.monotonic() - start)
-                    print(
-                        f"memory after {seq:>9,} results: {resident_mib():.1f} MiB, journal"
-                        f" {journal.size_bytes / 2**20:.0f} MiB, {rate:,.0f}/s",
-                        flush=True,
-                    )
+                if seq % (RESULTS // 10) == 0:
+                    grown.append(resident_mb(os.getpid()))
             fetch()
         assert bus.dropped == journal.lost == 0
         outlet.close()
+    yield Figures("bus_memory", f"resident memory over {RESULTS:,} results, journal and a subscriber", {
+        "first_tenth_mb": round(grown[0], 1), "last_tenth_mb": round(grown[-1], 1),
+    })  # fmt: skip
 
 
-def resident_mib() -> float:
-    """Of this process, now."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
-
-
-PARTS = {
-    "seal": bench_seal, "latency": bench_latency, "stall": bench_stall, "durable": bench_durable,
-    "replay": bench_replay, "curve": bench_curve, "memory": bench_memory,
+PARTS: dict[str, Callable[[float], Iterator[Figures]]] = {
+    "bus_seal": bench_seal, "bus_latency": bench_latency, "bus_stall": bench_stall, "bus_durable": bench_durable,
+    "bus_replay": bench_replay, "bus_curve": bench_curve, "bus_memory": bench_memory,
 }  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--disk", help="folder for the journals (default: the system's temporary folder)")
-    parser.add_argument("--results", type=int, default=1_000_000, help="of the memory part")
-    args = parser.parse_args()
-    print(machine())
+def figures(options: Options) -> Iterator[Figures]:
+    """All parts but the memory, or those that are asked for."""
     for name, part in PARTS.items():
-        if name in args.parts or (not args.parts and name != "memory"):
-            part(args)
-
-
-if __name__ == "__main__":
-    main()
+        asked = bool(options.only) and (options.only.startswith(name) or name.startswith(options.only))
+        if asked or (not options.only and name != "bus_memory"):
+            yield from part(options.rounds / ROUNDS_A_SECOND)

@@ -1,4 +1,4 @@
-"""The same preprocessing by others, as a user who cares for speed would write it. Absent packages are left out.
+"""The same preprocessing by others, as a user who cares for speed would write it. None: the peer is not installed.
 
 tuned_cv2 is OpenCV at its best: resize into its own buffer, split straight into the planes, np.multiply(out=) for
 float, padding written once.
@@ -15,10 +15,10 @@ from typing import Any
 import cv2
 import numpy as np
 
+from edge_app.bench.timing import Bytes, Work
 from edge_app.frame import PixelFormat
 from edge_app.preprocess import Plan
 
-Work = Callable[[np.ndarray], object]
 INV = np.float32(1 / 255)
 
 
@@ -30,7 +30,15 @@ def optional(name: str) -> Any | None:
         return None
 
 
-def to_bgr(plan: Plan) -> Work:
+def one_thread() -> None:
+    """Every library that is compared works on one thread, as the kernels do."""
+    cv2.setNumThreads(1)
+    torch = optional("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+def to_bgr(plan: Plan) -> Callable[[Bytes], Any]:
     """The frame as cv2's BGR picture."""
     s = plan.source
     shapes = {PixelFormat.NV12: (s.height * 3 // 2, s.width), PixelFormat.YUYV: (s.height, s.width, 2)}
@@ -52,10 +60,11 @@ def region(plan: Plan) -> tuple[slice, slice]:
     return slice(y0, y0 + round(g.inner_height * g.scale_y)), slice(x0, x0 + round(g.inner_width * g.scale_x))
 
 
-def inner(plan: Plan, out: np.ndarray) -> np.ndarray:
+def inner(plan: Plan, out: Bytes) -> Bytes:
     """The picture's window [C, h, w] of an NCHW tensor."""
     g = plan.geometry
-    return out[0][:, g.pad_y : g.pad_y + g.inner_height, g.pad_x : g.pad_x + g.inner_width]
+    window: Bytes = out[0][:, g.pad_y : g.pad_y + g.inner_height, g.pad_x : g.pad_x + g.inner_width]
+    return window
 
 
 def tuned_cv2(plan: Plan) -> Work:
@@ -68,7 +77,7 @@ def tuned_cv2(plan: Plan) -> Work:
     bytes_ = [np.empty(small.shape[:2], np.uint8) for _ in range(3)]
     a, b = plan.affine, plan.affine.b
 
-    def work(frame: np.ndarray) -> None:
+    def work(frame: Bytes) -> None:
         cv2.resize(bgr(frame)[where], size, dst=small)
         if out.dtype == np.uint8:
             cv2.split(small, [planes[2], planes[1], planes[0]])
@@ -87,7 +96,7 @@ def naive_cv2(plan: Plan) -> Work:
     g, bgr, where, t = plan.geometry, to_bgr(plan), region(plan), plan.tensor
     right, bottom = t.width - g.inner_width - g.pad_x, t.height - g.inner_height - g.pad_y
 
-    def work(frame: np.ndarray) -> np.ndarray:
+    def work(frame: Bytes) -> Any:
         small = cv2.resize(bgr(frame)[where], (g.inner_width, g.inner_height))
         whole = cv2.copyMakeBorder(small, g.pad_y, bottom, g.pad_x, right, cv2.BORDER_CONSTANT, value=(114, 114, 114))
         chw = np.ascontiguousarray(whole[:, :, ::-1].transpose(2, 0, 1))[None]
@@ -116,7 +125,7 @@ def ultralytics(plan: Plan) -> Work | None:
     box = augment.LetterBox((plan.tensor.height, plan.tensor.width), auto=False)
     bgr, is_float = to_bgr(plan), plan.tensor.dtype == "float32"
 
-    def work(frame: np.ndarray) -> Any:
+    def work(frame: Bytes) -> Any:
         whole = np.stack([box(image=bgr(frame))])[..., ::-1].transpose((0, 3, 1, 2))
         tensor = torch.from_numpy(np.ascontiguousarray(whole))
         return tensor.float() / 255 if is_float else tensor
@@ -132,7 +141,7 @@ def torchvision_antialias(plan: Plan) -> Work | None:
     g, s, t = plan.geometry, plan.source, plan.tensor
     mean, std = list(t.mean), list(t.std)
 
-    def work(frame: np.ndarray) -> Any:
+    def work(frame: Bytes) -> Any:
         picture = torch.from_numpy(frame.reshape(s.height, s.width, 3)).permute(2, 0, 1)
         small = functional.resize(picture, [g.resized_height, g.resized_width], antialias=True)
         cut = functional.center_crop(small, [t.height, t.width])
@@ -141,8 +150,34 @@ def torchvision_antialias(plan: Plan) -> Work | None:
     return work
 
 
-def gray(plan: Plan, interpolation: int) -> Work:
+def kornia_rs(plan: Plan) -> Work | None:
+    """Its fused Preprocessor, which makes float32 only."""
+    kornia = optional("kornia_rs")
+    if kornia is None:
+        return None
+    s, t = plan.source, plan.tensor
+    fused = kornia.Preprocessor(mode="letterbox", format="bgr", pad_value=114)
+    return lambda frame: fused.run(frame, s.width, s.height, t.height, t.width)
+
+
+def frame_memcpy(plan: Plan) -> Work:
+    """No preprocessing at all: one copy of the frame."""
+    target = np.empty(plan.frame_bytes, np.uint8)
+    return lambda frame: np.copyto(target, frame)
+
+
+def gray_linear(plan: Plan) -> Work:
     """cv2.resize of one plane."""
+    return gray(plan, cv2.INTER_LINEAR)
+
+
+def gray_area(plan: Plan) -> Work:
+    """cv2.resize of one plane, by area."""
+    return gray(plan, cv2.INTER_AREA)
+
+
+def gray(plan: Plan, interpolation: int) -> Work:
+    """cv2.resize of one plane into a buffer."""
     shape, size = (plan.source.height, plan.source.width), (plan.geometry.inner_width, plan.geometry.inner_height)
     out = inner(plan, plan.tensor.empty())[0]
     return lambda frame: cv2.resize(frame.reshape(shape), size, dst=out, interpolation=interpolation)
@@ -153,7 +188,7 @@ def _libyuv() -> Any | None:
     return ctypes.CDLL(name) if name else None
 
 
-def _address(array: np.ndarray) -> ctypes.c_void_p:
+def _address(array: Bytes) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
@@ -168,7 +203,7 @@ def libyuv_nv12(plan: Plan) -> Work | None:
     rgb, pitch = np.empty((h, w, 3), np.uint8), plan.tensor.width
     planes = inner(plan, plan.tensor.empty())
 
-    def work(frame: np.ndarray) -> None:
+    def work(frame: Bytes) -> None:
         at = frame.ctypes.data
         chroma = ctypes.c_void_p(at + s.width * s.height)
         yuv.NV12Scale(ctypes.c_void_p(at), s.width, chroma, s.width, s.width, s.height,

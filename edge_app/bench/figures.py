@@ -1,0 +1,121 @@
+"""What benchmarks hand out: named figures, as rows of a table, and as the one document that goes into the ledger."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge_app import __version__
+from edge_app.bench.goals import GOALS
+
+PEERS = ("numpy", "opencv-python-headless", "onnxruntime", "torch", "torchvision", "ultralytics", "kornia-rs",
+         "edgefirst-decoder")  # fmt: skip
+NOT_INSTALLED = "not installed"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for."""
+
+    pipeline: Path
+    overrides: tuple[str, ...] = ()
+    rounds: int = 200
+    """Of each comparison; other measurements are scaled by it."""
+    only: str = ""
+    """Only comparisons whose key begins so."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One work: figures by name. In `ours_ms` and `<peer>_ms` milliseconds; in `ratio_<peer>` how many times as long as
+    ours the peer took, in `ratio_floor` how many times as long as the floor we took. None: the peer is not installed.
+    """
+
+    key: str
+    title: str
+    values: Mapping[str, float | str | None]
+
+    def rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """(what, value, goal, reached) for the table; a comparison has a row for each peer."""
+        peers = [name.removeprefix("ratio_") for name in self.values if name.startswith("ratio_")]
+        if "ours_ms" not in self.values:
+            yield (f"{self.key}: {self.title}", "", "", "")
+            for name, value in self.values.items():
+                yield (f"  {name}", shown(value), *self._goal(name))
+            return
+        best = self.values.get("ours_best_ms")
+        tail = "" if best is None else f" (best eighth {shown(best)})"
+        yield (f"{self.key}: {self.title}", f"{shown(self.values['ours_ms'])} ms{tail}", "", "")
+        for peer in peers:
+            yield (f"  {peer}", self._against(peer), *self._goal(f"ratio_{peer}"))
+
+    def _against(self, peer: str) -> str:
+        ratio = self.values[f"ratio_{peer}"]
+        if ratio is None:
+            return NOT_INSTALLED
+        best = shown(self.values[f"best_ratio_{peer}"])
+        return f"{shown(self.values[f'{peer}_ms'])} ms = {shown(ratio)}x (best eighth {best}x)"
+
+    def _goal(self, name: str) -> tuple[str, str]:
+        goal = GOALS.get(f"{self.key}.{name}")
+        if goal is None:
+            return "", ""
+        value = self.values[name]
+        if not isinstance(value, float | int):
+            return str(goal), "?"
+        return str(goal), "reached" if goal.reached(value) else "missed"
+
+
+def shown(value: float | str | None) -> str:
+    """A figure with three significant digits."""
+    if value is None:
+        return NOT_INSTALLED
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def document(measured: Iterable[Figures]) -> dict[str, Any]:
+    """The machine, the versions, and every figure as `key` -> `name` -> value."""
+    return {
+        "version": __version__,
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": machine(),
+        "peers": {name: installed(name) for name in PEERS},
+        **{one.key: dict(one.values) for one in measured},
+    }
+
+
+def machine() -> str:
+    """CPU, cores and system."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    cpu = names[0] if names else platform.processor() or "unknown CPU"
+    return f"{cpu}, {len(names) or '?'} cores, {platform.machine()}, Python {platform.python_version()}"
+
+
+def installed(package: str) -> str:
+    """Its version."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return NOT_INSTALLED
+
+
+def commit() -> str | None:
+    """Of the checkout that this package lies in; None for an installed wheel. A tree with changes ends in `+`."""
+    folder = Path(__file__).resolve().parent
+    try:
+        asked = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+        found = subprocess.run(asked, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() if found.returncode == 0 else None

@@ -1,0 +1,275 @@
+"""What the host costs a frame: with the null session, which costs nothing, and beside ultralytics' own loop.
+
+Then the whole line with the cpu plan: how near it comes to its slowest stage, what a frame waits, and what happens at
+twice the rate that it can do.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from edge_app.bench import peers
+from edge_app.bench.figures import Figures, Options
+from edge_app.bench.memory import resident
+from edge_app.bench.running import Received, Run, line_of, median, percentile, realtime, run_line, write_pictures
+from edge_app.bench.timing import compared
+from edge_app.camera.picture import load_bgr
+from edge_app.engine import Engine, Work
+from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.model import resolve
+from edge_app.placed import place_model
+from edge_app.verdict import PlanKind, PowerMode
+
+NULL = "runtime.provider=null"
+CPU = ("runtime.provider=cpu", "runtime.threads=1")
+PACE_FPS = 100.0
+TURNS = 5
+"""Of comparisons of whole lines."""
+
+
+def figures(options: Options) -> Iterator[Figures]:
+    """All parts, on one set of pictures."""
+    peers.one_thread()
+    with tempfile.TemporaryDirectory() as name:
+        pictures = Path(name)
+        write_pictures(pictures)
+        parts: dict[str, Callable[[Options, Path], Figures]] = {
+            "host_null_1080p": null_session, "host_stubbed": beside_stubbed_ultralytics,
+            "host_cpu": beside_ultralytics, "pipelined_1_camera": pipelined, "overload": overload,
+            "memory_cpu_plan": resident,
+        }  # fmt: skip
+        for key, part in parts.items():
+            if key.startswith(options.only):
+                yield part(options, pictures)
+
+
+def null_session(options: Options, pictures: Path) -> Figures:
+    """A 1080p frame in memory to its result on the socket, at a steady rate and as fast as it goes."""
+    frames = options.rounds * 5
+    kernels_ms = kernel_cpu_ms(options, pictures)
+    paced = run_line(options, pictures, frames, NULL, *realtime(PACE_FPS))
+    flat_out = run_line(options, pictures, frames, NULL)
+    idle_us, busy_us = waits_for_the_gil(options, pictures)
+    p50, p99 = (percentile(paced.latencies_us, share) / 1000 for share in (0.5, 0.99))
+    return Figures("host_null_1080p", f"null session, 1080p to the socket, {PACE_FPS:g} frames a second", {
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "p99_to_p50": round(p99 / p50, 2),
+        "cpu_ms": round(paced.cpu_ms_per_frame, 4),
+        "kernels_cpu_ms": round(kernels_ms, 4),
+        "cpu_ms_beyond_kernels": round(paced.cpu_ms_per_frame - kernels_ms, 4),
+        "flat_out_fps": round(flat_out.fps, 1),
+        "flat_out_cpu_ms": round(flat_out.cpu_ms_per_frame, 4),
+        "gil_wait_p99_us": busy_us,
+        "gil_wait_p99_idle_us": idle_us,
+        "lost": paced.lost + flat_out.lost,
+    })  # fmt: skip
+
+
+def kernel_cpu_ms(options: Options, pictures: Path) -> float:
+    """CPU time of preprocessing and decode by themselves, on the same frames."""
+    engine, work = engine_of(options, pictures, PlanKind.NULL, NULL)
+    frames = frames_of(pictures)
+    engine.preprocess(frames[0], work)
+    engine.run(work, PowerMode.NONE)
+    took = []
+    for turn in range(options.rounds):
+        start = time.thread_time_ns()
+        engine.preprocess(frames[turn % len(frames)], work)
+        engine.result(work)
+        took.append((time.thread_time_ns() - start) / 1e6)
+    return median(took)
+
+
+def engine_of(options: Options, pictures: Path, plan: PlanKind, *overrides: str) -> tuple[Engine, Work]:
+    """One plan by itself, with buffers of its own."""
+    pipeline = line_of(options, pictures, *overrides)
+    engine = place_model(pipeline, resolve(pipeline.model, pipeline.preprocess)).engines[plan]
+    return engine, engine.bind()
+
+
+def frames_of(pictures: Path) -> list[Frame]:
+    """As the camera gives them."""
+    images = [load_bgr(file) for file in sorted(pictures.glob("*.png"))]
+    return [
+        Frame(n, n, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, image.shape[1], image.shape[0], image)
+        for n, image in enumerate(images, 1)
+    ]
+
+
+def waits_for_the_gil(options: Options, pictures: Path) -> tuple[float, float]:
+    """How much later than asked another Python thread wakes up, p99 in microseconds: without and with a line beside it.
+
+    What the line adds is what it holds the interpreter for (and, on a machine with few cores, what it computes).
+    """
+    end, late_us = threading.Event(), list[float]()
+
+    def wake() -> None:
+        while not end.is_set():
+            start = time.perf_counter()
+            time.sleep(0.001)
+            late_us.append((time.perf_counter() - start) * 1e6 - 1000)
+
+    def during(work: Callable[[], object]) -> float:
+        end.clear()
+        late_us.clear()
+        thread = threading.Thread(target=wake)
+        thread.start()
+        work()
+        end.set()
+        thread.join()
+        return round(percentile(sorted(late_us), 0.99), 1)
+
+    idle = during(lambda: time.sleep(2))
+    return idle, during(lambda: run_line(options, pictures, options.rounds * 2, NULL, *realtime(PACE_FPS)))
+
+
+# -- ultralytics ------------------------------------------------------------------------------------------------------
+
+
+def beside_stubbed_ultralytics(options: Options, pictures: Path) -> Figures:
+    """Frames a second of both with a model that costs nothing; ours ends on the socket, theirs in a Results object."""
+    frames = options.rounds * 2
+    loop = ultralytics_loop(pictures, None)
+    return _beside("host_stubbed", "1080p, the model stubbed out", frames, loop,
+                   lambda: run_line(options, pictures, frames, NULL).fps)  # fmt: skip
+
+
+def beside_ultralytics(options: Options, pictures: Path) -> Figures:
+    """The same with pcb-defect on onnxruntime's CPU provider, all cores both."""
+    card = resolve(line_of(options, pictures).model, line_of(options, pictures).preprocess)
+    frames = max(16, options.rounds // 4)
+    loop = ultralytics_loop(pictures, card.file)
+    return _beside("host_cpu", "1080p, pcb-defect on the CPU, all cores", frames, loop,
+                   lambda: run_line(options, pictures, frames, "runtime.provider=cpu").fps)  # fmt: skip
+
+
+def _beside(
+    key: str, title: str, frames: int, peer: Callable[[int], None] | None, ours: Callable[[], float]
+) -> Figures:
+    times: dict[str, list[float]] = {"ours": []} if peer is None else {"ours": [], "ultralytics": []}
+    for _ in range(TURNS):
+        times["ours"].append(1 / ours())
+        if peer is not None:
+            start = time.perf_counter()
+            peer(frames)
+            times["ultralytics"].append((time.perf_counter() - start) / frames)
+    return compared(key, title, ("ultralytics",), times)
+
+
+def ultralytics_loop(pictures: Path, model: Path | None) -> Callable[[int], None] | None:
+    """predict(stream=True) over pictures in memory, a frame at a time; None: not installed.
+
+    Args:
+        pictures: read before.
+        model: an ONNX file; None: inference gives a drawn output at once.
+    """
+    package, build = peers.optional("ultralytics"), peers.optional("ultralytics.data.build")
+    if package is None or build is None:
+        return None
+    kind = build.SourceTypes(False, False, False, True)
+    yolo = package.YOLO("yolov8n.yaml" if model is None else str(model), task="detect")
+    images = [frame.pixels for frame in frames_of(pictures)]
+    size = 640 if model is None else 416
+    predictor = yolo._smart_load("predictor")(overrides={"imgsz": size, "verbose": False, "save": False, "conf": 0.25,
+                                                         "device": "cpu", "mode": "predict"})  # fmt: skip
+    predictor.setup_model(yolo.model, verbose=False)
+    if model is None:
+        output = peers.optional("torch").from_numpy(_drawn_output())  # type: ignore[union-attr]
+        predictor.inference = lambda *_args, **_kwargs: output
+
+    class InMemory:
+        """A source that gives one picture after another, as a stream does."""
+
+        bs, mode, source_type = 1, "image", kind
+        frames = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter([(["frame.png"], [images[n % len(images)]], [""]) for n in range(self.frames)])
+
+        def __len__(self) -> int:
+            return self.frames
+
+    set_up = predictor.setup_source
+
+    def work(frames: int) -> None:
+        def setup_source(_source: object, *_args: object) -> None:
+            set_up(images[0])
+            predictor.dataset = InMemory()
+            predictor.dataset.frames = frames
+
+        predictor.setup_source = setup_source
+        for _ in predictor(source=None, stream=True):
+            pass
+
+    work(2)
+    return work
+
+
+def _drawn_output() -> Any:
+    """[1, 84, 8400] with a handful of objects."""
+    from edge_app.bench.decode import head
+
+    return head(0)
+
+
+# -- pipelined --------------------------------------------------------------------------------------------------------
+
+
+def pipelined(options: Options, pictures: Path) -> Figures:
+    """The line beside its slowest stage alone, in turns; then the way of a frame that waits for nobody."""
+    runs = max(20, options.rounds // 2)
+    engine, work = engine_of(options, pictures, PlanKind.CPU, *CPU)
+    engine.preprocess(frames_of(pictures)[0], work)
+    ratios, alone_fps = [], []
+    for _ in range(TURNS):
+        alone_fps.append(_runs_per_second(engine, work, runs))
+        line = run_line(options, pictures, runs, *CPU)
+        ratios.append(line.fps / ((alone_fps[-1] + _runs_per_second(engine, work, runs)) / 2))
+    calm = run_line(options, pictures, runs, *CPU, *realtime(median(alone_fps) * 0.5))
+    return Figures("pipelined_1_camera", "cpu plan on one thread, 1080p", {
+        "slowest_stage_fps": round(median(alone_fps), 2),
+        "line_to_slowest_stage": round(median(ratios), 4),
+        "latency_p50_ms": percentile(calm.latencies_us, 0.5) / 1000,
+        "latency_to_sum_of_stages": round(percentile(calm.latencies_us, 0.5) / sum_of_stages_us(calm.received), 3),
+    })  # fmt: skip
+
+
+def _runs_per_second(engine: Engine, work: Work, runs: int) -> float:
+    start = time.perf_counter()
+    for _ in range(runs):
+        engine.run(work, PowerMode.NONE)
+    return runs / (time.perf_counter() - start)
+
+
+def sum_of_stages_us(received: Sequence[Received]) -> float:
+    """Medians of the stages, added up: what a frame needs that waits for nobody."""
+    stages = ("preprocess", "infer", "decode")
+    whole = [one.stage_us for one in received if all(stage in one.stage_us for stage in stages)]
+    return sum(median([stage_us[stage] for stage_us in whole]) for stage in stages)
+
+
+def overload(options: Options, pictures: Path) -> Figures:
+    """Twice the rate that the line can do: what is dropped is sealed OVERRUN, and latency does not grow."""
+    runs = max(20, options.rounds // 2)
+    engine, work = engine_of(options, pictures, PlanKind.CPU, *CPU)
+    engine.preprocess(frames_of(pictures)[0], work)
+    rate = 2 * _runs_per_second(engine, work, runs)
+    run: Run = run_line(options, pictures, runs * 4, *CPU, *realtime(rate))
+    reasons = Counter(one.reason for one in run.received)
+    known = ("OK", "DEFECT", "MARGINAL", "OVERRUN")
+    inspected = [one.latency_us for one in run.received if one.reason != "OVERRUN"]
+    third = len(inspected) // 3
+    return Figures("overload", f"twice what the cpu plan can do: {rate:.0f} frames a second", {
+        "overrun_share": round(reasons["OVERRUN"] / len(run.received), 3),
+        "other_unknown": sum(count for reason, count in reasons.items() if reason not in known),
+        "latency_p50_ms": percentile(sorted(inspected), 0.5) / 1000,
+        "last_third_to_first": round(median(inspected[-third:]) / median(inspected[:third]), 3),
+        "lost": run.lost,
+    })  # fmt: skip

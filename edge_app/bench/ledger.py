@@ -1,0 +1,76 @@
+"""The ledger: one line of JSON a release, and how its ratios went over the commits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edge_app.bench.goals import GOALS
+from edge_app.errors import ConfigError
+
+
+def append(file: Path, document: Mapping[str, Any]) -> None:
+    """Adds one document. Raises ConfigError if the file can't be written."""
+    try:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(document, allow_nan=False) + "\n")
+    except OSError as error:
+        raise ConfigError("can't write the ledger", where=str(file), got=error.strerror) from error
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """All documents, oldest first.
+
+    Raises:
+        ConfigError: absent, empty, or a line is no JSON document.
+    """
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        documents = [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise ConfigError("can't read the ledger", where=str(file), got=str(error)) from error
+    if not documents or not all(isinstance(one, dict) for one in documents):
+        raise ConfigError("the ledger has no documents", where=str(file), wanted="lines of `edge_app bench --json`")
+    return documents
+
+
+def series(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """Of each figure that has a goal: (number of the document, figure over goal), so that above 1 is reached.
+
+    For an upper bound it is goal over figure.
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for path, goal in GOALS.items():
+        key, name = path.split(".")
+        for number, document in enumerate(documents):
+            value = document.get(key, {}).get(name)
+            if isinstance(value, int | float) and value > 0:
+                share = value / goal.bound if goal.at_least else goal.bound / value
+                found.setdefault(path, []).append((number, share))
+    return found
+
+
+def plot(documents: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """Draws the series by part, a panel each; 1 is the goal. Needs matplotlib (extra [toolchain])."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    found = series(documents)
+    parts = sorted({path.split("_")[0] for path in found})
+    figure, axes = pyplot.subplots(len(parts), 1, figsize=(10, 2.6 * len(parts)), squeeze=False, sharex=True)
+    for axis, part in zip(axes[:, 0], parts, strict=True):
+        for path, points in found.items():
+            if path.split("_")[0] == part:
+                axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=path)
+        axis.axhline(1, color="grey", linewidth=1)
+        axis.set_yscale("log")
+        axis.set_ylabel("figure / goal")
+        axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
+    names = [f"{one.get('version', '?')} {(one.get('commit') or '')[:8]}" for one in documents]
+    axes[-1, 0].set_xticks(range(len(names)), names, rotation=30, fontsize=7)
+    figure.savefig(out, bbox_inches="tight")
+    pyplot.close(figure)

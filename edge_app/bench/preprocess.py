@@ -1,0 +1,147 @@
+"""Preprocessing against its peers and against memory itself: one thread, cold frames, turns taken, medians."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from edge_app.bench import neon, peers
+from edge_app.bench.figures import Figures, Options
+from edge_app.bench.timing import Bytes, Case, Work, cold, run
+from edge_app.frame import PixelFormat
+from edge_app.preprocess import Fit, Plan, Source, Tensor, measure
+
+IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+GENERAL = ((1280, 720), (2448, 2048), (1600, 1200), (4096, 3000))
+FULL_HD = Source(1920, 1080, PixelFormat.BGR8)
+HD = Source(1280, 720, PixelFormat.BGR8)
+MONO = Source(4096, 3000, PixelFormat.GRAY8)
+BAYER = Source(4096, 3000, PixelFormat.BAYER_RG8)
+U8 = Tensor(640, 640, dtype="uint8")
+U16 = Tensor(640, 640, "NHWC", "uint16", quant_scale=1 / 65535, quant_zero_point=0)
+GRAY = Tensor(640, 640, dtype="uint8", color="GRAY")
+CLASSIFIER = Tensor(224, 224, **IMAGENET)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A comparison before its frames are drawn."""
+
+    key: str
+    title: str
+    plan: Plan
+    peers: dict[str, Callable[[Plan], Work | None]] = field(default_factory=dict)
+
+
+def figures(options: Options) -> Iterator[Figures]:
+    """W1 to W5, general sizes, the frame measures, and the counts for NEON."""
+    peers.one_thread()
+    with tempfile.TemporaryDirectory() as folder:
+        floor = build_floor(Path(folder))
+        for spec in specs():
+            if spec.key.startswith(options.only):
+                yield run(case_of(spec, floor), options.rounds)
+    for source in (FULL_HD, Source(640, 640, PixelFormat.BGR8)):
+        if (key := f"measure_{source.height}").startswith(options.only):
+            yield run(measure_case(key, source), options.rounds)
+    yield from neon.figures(options.only)
+
+
+def specs() -> Iterator[Spec]:
+    """W1 to W5 and general sizes."""
+    kinds: tuple[tuple[int, Literal["float32", "uint8"], str], ...] = ((1, "float32", "f32"), (2, "uint8", "u8"))
+    for number, dtype, short in kinds:
+        tensor = Tensor(640, 640, dtype=dtype)
+        yield Spec(
+            f"w{number}_1080p_{short}", f"1080p BGR -> 640 {short}", Plan(FULL_HD, tensor),
+            {"tuned_cv2": peers.tuned_cv2, "naive_cv2": peers.naive_cv2, "blob": peers.blob,
+             "ultralytics": peers.ultralytics, **({"kornia_rs": peers.kornia_rs} if dtype == "float32" else {}),
+             "frame_memcpy": peers.frame_memcpy},
+        )  # fmt: skip
+        for width, height in GENERAL:
+            plan = Plan(Source(width, height, PixelFormat.BGR8), tensor)
+            title = f"{width}x{height} BGR -> 640 {short}"
+            yield Spec(f"w{number}_{width}x{height}_{short}", title, plan, {"tuned_cv2": peers.tuned_cv2})
+        plan = Plan(FULL_HD, Tensor(640, 640, "NHWC", dtype))
+        yield Spec(f"w{number}_1080p_{short}_nhwc", f"1080p BGR -> 640 NHWC {short}", plan)
+    yield Spec("w2_1080p_u16_nhwc", "1080p BGR -> 640 NHWC u16", Plan(FULL_HD, U16))
+    for width, height in ((1920, 1080), (1280, 720), (1600, 1200)):
+        plan = Plan(Source(width, height, PixelFormat.NV12), U8)
+        yield Spec(f"w3_nv12_{height}p", f"NV12 {width}x{height} -> 640 u8", plan,
+                   {"tuned_cv2": peers.tuned_cv2, "libyuv": peers.libyuv_nv12})  # fmt: skip
+    plan = Plan(Source(1920, 1080, PixelFormat.YUYV), U8)
+    yield Spec("w3_yuyv_1080p", "YUYV 1080p -> 640 u8", plan, {"tuned_cv2": peers.tuned_cv2})
+    plan = Plan(HD, CLASSIFIER, Fit("crop"))
+    yield Spec("w4_crop224", "720p centre crop -> 224 ImageNet f32", plan, {"tuned_cv2": peers.tuned_cv2})
+    plan = Plan(HD, CLASSIFIER, Fit("crop", "antialias"))
+    yield Spec("w4_crop224_antialias", "the same, antialiased", plan, {"torchvision": peers.torchvision_antialias})
+    yield Spec("w5_mono_12mp", "12 Mpixel mono -> 640 u8", Plan(MONO, GRAY), {"cv2": peers.gray_linear})
+    yield Spec("w5_area_12mp", "the same, by area", Plan(MONO, GRAY, Fit(method="area")),
+               {"inter_area": peers.gray_area, "libyuv_box": peers.libyuv_box})  # fmt: skip
+    yield Spec("w5_bayer_12mp", "12 Mpixel Bayer -> 640 u8", Plan(BAYER, U8), {"tuned_cv2": peers.tuned_cv2})
+    yield Spec("area_1080p", "1080p BGR -> 640 u8, by area", Plan(FULL_HD, U8, Fit(method="area")))
+
+
+def case_of(spec: Spec, floor: ctypes.CDLL | None) -> Case:
+    """Ours, the floor and the peers, on cold random frames."""
+    plan = spec.plan
+    out = plan.tensor.empty()
+    plan.prepare(out)
+    functions: dict[str, Work | None] = {
+        "ours": lambda frame: plan.run(frame, out),
+        "floor": None if floor is None else floor_of(plan, floor),
+    }
+    return Case(spec.key, spec.title, frames(plan.frame_bytes), functions | {n: p(plan) for n, p in spec.peers.items()})
+
+
+def measure_case(key: str, source: Source) -> Case:
+    """What the frame guard costs."""
+    title = f"frame measures, {source.width}x{source.height} BGR"
+    return Case(key, title, frames(source.row_bytes * source.height), {"ours": lambda frame: measure(frame, source)})
+
+
+def frames(bytes_each: int) -> list[Bytes]:
+    """Cold and random."""
+    rng = np.random.default_rng(1)
+    return cold(lambda _: rng.integers(0, 256, bytes_each, np.uint8), bytes_each)
+
+
+def build_floor(folder: Path) -> ctypes.CDLL | None:
+    """Compiles floor.c with the system's compiler; None if there is none."""
+    if shutil.which("cc") is None:
+        return None
+    library, source = folder / "floor.so", Path(__file__).with_name("floor.c")
+    subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    floor = ctypes.CDLL(str(library))
+    floor.floor_run.restype = ctypes.c_uint64
+    return floor
+
+
+def floor_of(plan: Plan, floor: ctypes.CDLL) -> Work:
+    """Reads the rows that the plan's method touches, whole, and writes its output."""
+    s, g, t = plan.source, plan.geometry, plan.tensor
+    span = g.scale_y if plan.fit.method != "bilinear" else (1 if float(g.scale_y) % 2 == 1 else 2)
+    per_output = max(1, round(span))
+    first = np.floor((np.arange(g.inner_height) + g.crop_y + 0.5) * g.scale_y - 0.5 * (span if span > 2 else 1))
+    rows = np.clip(first[:, None] + np.arange(per_output), 0, s.height - 1).astype(np.int64)
+    offsets = np.ascontiguousarray(rows * s.stride_bytes)
+    row_bytes = s.row_bytes
+    if s.pixel_format is PixelFormat.NV12:
+        chroma = s.chroma[0] + rows // 2 * s.chroma[1]
+        offsets = np.ascontiguousarray(np.concatenate([offsets, chroma[:, ::2]], axis=1))
+        per_output += -(-per_output // 2)
+    out = t.empty()
+    plane, out_row = t.width * t.height * out.itemsize, g.inner_width * out.itemsize
+    args = (
+        offsets.ctypes.data_as(ctypes.c_void_p), g.inner_height, per_output, ctypes.c_size_t(row_bytes),
+        out.ctypes.data_as(ctypes.c_void_p), t.channels, ctypes.c_size_t(plane), ctypes.c_size_t(out_row),
+    )  # fmt: skip
+    return lambda frame: (floor.floor_run(frame.ctypes.data_as(ctypes.c_void_p), *args), out, offsets)

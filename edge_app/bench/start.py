@@ -1,0 +1,143 @@
+"""From the start of the process to the first sealed result, and what it went into.
+
+    python -m edge_app.bench.start PIPELINE [KEY=VALUE ...]
+
+is one start, with its steps told on stdout as milliseconds since the given moment.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from edge_app.bench.figures import Figures, Options
+
+STARTS = 7
+ONE_START = [sys.executable, "-m", "edge_app.bench.start"]
+
+
+def figures(options: Options) -> Iterator[Figures]:
+    """`--help`, the null session, the cpu plan; and a context against the compiler, where there is a QNN."""
+    parts: dict[str, Callable[[Options], Figures | None]] = {
+        "start_help": help_text,
+        "start_null": lambda options: first_result(options, "null"),
+        "start_cpu": lambda options: first_result(options, "cpu"),
+        "start_context": context_or_compiler,
+    }
+    for key, part in parts.items():
+        found = part(options) if key.startswith(options.only) else None
+        if found is not None:
+            yield found
+
+
+def help_text(_options: Options) -> Figures:
+    """Beside a bare interpreter, in turns."""
+    ours, bare = [], []
+    for _ in range(2 * STARTS):
+        ours.append(wall_ms([sys.executable, "-m", "edge_app", "--help"]))
+        bare.append(wall_ms([sys.executable, "-c", "pass"]))
+    return Figures("start_help", "edge_app --help", {
+        "wall_ms": round(statistics.median(ours), 1),
+        "bare_python_ms": round(statistics.median(bare), 1),
+    })  # fmt: skip
+
+
+def wall_ms(command: list[str]) -> float:
+    """Of one process, from start to end."""
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return (time.perf_counter() - start) * 1000
+
+
+def first_result(options: Options, provider: str) -> Figures:
+    """Medians over several starts, of the synthetic line as it is shipped."""
+    overrides = [f"runtime.provider={provider}", "results.publish=tcp://127.0.0.1:*", "results.commands=null",
+                 *options.overrides]  # fmt: skip
+    starts = []
+    for _ in range(STARTS):
+        born = time.monotonic()
+        command = [*ONE_START, str(born), str(options.pipeline), *overrides]
+        starts.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return Figures(f"start_{provider}", f"process start to first sealed result, {provider}",
+                   {name: round(statistics.median(one[name] for one in starts), 1) for name in starts[0]})  # fmt: skip
+
+
+def context_or_compiler(options: Options) -> Figures | None:
+    """Loading a compiled plan against compiling the QDQ model at load, in processes of their own; simulated on x86_64.
+
+    None if the model has no plan on this machine's disk.
+    """
+    from edge_app.config.load import load_pipeline
+    from edge_app.model import resolve
+
+    pipeline = load_pipeline(options.pipeline, list(options.overrides))
+    card = resolve(pipeline.model, pipeline.preprocess)
+    if card.manifest is None or card.folder is None or card.manifest.quantized is None:
+        return None
+    made = [plan for plan in card.manifest.plans if plan.plan.value == "htp"
+            and (card.folder / plan.artifacts[0].file).is_file()]  # fmt: skip
+    if not made or made[0].soc is None:
+        return None
+    plan = made[0]
+    quantized = card.manifest.quantized.model.file
+    files = {"context": card.folder / plan.artifacts[0].file, "compiler": card.folder / quantized}
+    target = [str(plan.soc), str(plan.soc_model), str(plan.htp_arch)]
+    loads: dict[str, float | str | None] = {}
+    for name, file in files.items():
+        took = [float(subprocess.run([*ONE_START, "--load", str(file), *target], check=True, capture_output=True,
+                                     text=True).stdout.split()[-1]) for _ in range(3)]  # fmt: skip
+        loads[f"{name}_ms"] = round(statistics.median(took), 1)
+    return Figures("start_context", f"session of the {plan.soc} htp plan: from its context, or compiled at load", loads)
+
+
+def one_start(born_s: float, pipeline: Path, overrides: list[str]) -> dict[str, float]:
+    """Runs `build` and one frame; milliseconds since `born_s` of the monotonic clock at which each step was done."""
+    done: dict[str, float] = {}
+
+    def mark(name: str) -> None:
+        done[name] = (time.monotonic() - born_s) * 1000
+
+    mark("interpreter_ms")
+    from edge_app import app
+
+    mark("imported_ms")
+    from edge_app.config.load import load_pipeline
+
+    checked = load_pipeline(pipeline, overrides)
+    mark("configured_ms")
+    line = app.build(checked, "bench", 1)
+    mark("built_ms")
+    line.start()
+    line.wait()
+    mark("first_result_ms")
+    line.close()
+    return done
+
+
+def load_ms(file: Path, soc: str, soc_model: int, htp_arch: int) -> float:
+    """Of one session."""
+    from edge_app.runtime import qnn
+    from edge_app.toolchain.remake import EDGES
+    from edge_app.verdict import PlanKind
+
+    qnn.devices()
+    start = time.perf_counter()
+    qnn.open_qnn(file, PlanKind.HTP, qnn.HtpTarget(soc, soc_model, htp_arch), host_ops=EDGES)
+    return (time.perf_counter() - start) * 1000
+
+
+def main(words: list[str]) -> Any:
+    """One start, or one load."""
+    if words[0] == "--load":
+        return load_ms(Path(words[1]), words[2], int(words[3]), int(words[4]))
+    return json.dumps(one_start(float(words[0]), Path(words[1]), words[2:]))
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1:]))

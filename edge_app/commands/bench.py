@@ -1,0 +1,75 @@
+"""Measure this machine: preprocessing, decode, the host, the wire, the start and the model, each beside its peers.
+
+Parts: preprocess, decode, host, bus, start, model; without a name all of them, which takes half an hour. Needs the
+project's folder (pipelines/, models/). `pip install 'edge_app[bench]'` brings the peers; those that are absent are
+shown as not installed. Nothing fails for being slow: goals are shown beside the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from edge_app.bench import ledger
+from edge_app.bench.figures import Figures, Options, document, machine
+from edge_app.commands.arguments import positive
+from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.errors import ConfigError, ExitCode
+
+PARTS = ("preprocess", "decode", "host", "bus", "start", "model")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("parts", metavar="PART", nargs="*", type=part, help=", ".join(PARTS))
+    parser.add_argument("--rounds", metavar="N", type=positive, default=200, help="of each comparison (default: 200)")
+    parser.add_argument("--only", metavar="KEY", default="", help="only figures whose key begins so, e.g. w1")
+    parser.add_argument("--pipeline", metavar="FILE", type=Path, default=Path("pipelines/defect.yaml"),
+                        help="what host, start and model run (default: pipelines/defect.yaml)")  # fmt: skip
+    parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+                        help="override a key of the pipeline; may be repeated")  # fmt: skip
+    parser.add_argument("--ledger", metavar="FILE", type=Path,
+                        help="add this run to a ledger, e.g. tests/bench/ledger.jsonl")  # fmt: skip
+    parser.add_argument("--plot", metavar="FILE", type=Path,
+                        help="measure nothing: draw the ledger over its commits, as .png, .svg or .pdf")  # fmt: skip
+    add_json_argument(parser)
+
+
+def part(word: str) -> str:
+    """One of PARTS."""
+    if word not in PARTS:
+        raise argparse.ArgumentTypeError(f"wanted {', '.join(PARTS)}, got {word!r}")
+    return word
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and tells; with --plot it draws what was measured before."""
+    if args.plot is not None:
+        if args.ledger is None:
+            raise ConfigError("nothing to draw", wanted="--ledger FILE beside --plot", got="none")
+        ledger.plot(ledger.read(args.ledger), args.plot)
+        people().print(f"plot: {args.plot}")
+        return int(ExitCode.OK)
+    options = Options(args.pipeline, tuple(args.overrides), args.rounds, args.only)
+    measured = []
+    with people().status("measuring") as status:
+        for one in measure(args.parts or PARTS, options):
+            status.update(f"measured {one.key}")
+            measured.append(one)
+    found = document(measured)
+    if args.ledger is not None:
+        ledger.append(args.ledger, found)
+    if args.json:
+        print_json(found)
+    else:
+        rows = [row for one in measured for row in one.rows()]
+        print_table(machine(), ("work", "measured", "goal", ""), rows)
+    return int(ExitCode.OK)
+
+
+def measure(parts: Sequence[str], options: Options) -> Iterator[Figures]:
+    """All figures of these parts, one after the other; each part's module is imported when its turn comes."""
+    for name in parts:
+        yield from importlib.import_module(f"edge_app.bench.{name}").figures(options)

@@ -1,0 +1,59 @@
+"""`edge_app bench`: the document, the ledger, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edge_app.cli import main
+
+
+def bench(*words: str) -> int:
+    return main(["bench", *words])
+
+
+def test_one_document_with_every_peer_named(capsys):
+    assert bench("decode", "--rounds", "2", "--only", "w6_conf25", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    figures = found["w6_conf25"]
+    assert figures["ours_ms"] > 0
+    assert figures["ratio_numpy_cv2"] > 0
+    for peer in ("ultralytics", "torchvision", "edgefirst"):
+        assert f"ratio_{peer}" in figures
+    assert "w6_conf001" not in found
+
+
+def test_absent_peers_are_shown_as_not_installed(capsys, monkeypatch):
+    monkeypatch.setattr("edge_app.bench.peers.optional", lambda _name: None)
+    assert bench("decode", "--rounds", "1", "--only", "w6_conf25") == 0
+    table = capsys.readouterr().out
+    assert table.count("not installed") == 3
+
+
+def test_preprocess_beside_the_floor(capsys):
+    assert bench("preprocess", "--rounds", "1", "--only", "w2_1280x720_u8", "--json") == 0
+    figures = json.loads(capsys.readouterr().out)["w2_1280x720_u8"]
+    assert figures["ratio_tuned_cv2"] > 0
+    assert figures["ratio_floor"] > 0
+
+
+def test_runs_go_into_a_ledger_that_can_be_drawn(tmp_path: Path, capsys):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "ledger.jsonl"
+    for _ in range(2):
+        assert bench("decode", "--rounds", "1", "--only", "w6_conf25", "--ledger", str(file), "--json") == 0
+    assert len(file.read_text().splitlines()) == 2
+    assert bench("--ledger", str(file), "--plot", str(tmp_path / "out.png")) == 0
+    assert (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_plot_wants_a_ledger(capsys):
+    assert bench("--plot", "out.png") == 2
+    assert "--ledger" in capsys.readouterr().err
+
+
+def test_an_unknown_part_is_refused(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        bench("preprocessing")
+    assert exit_.value.code == 2
+    assert "wanted preprocess, decode, host, bus, start, model" in capsys.readouterr().err

@@ -3,5 +3,17 @@
 from edge_app.preprocess.geometry import Geometry
 from edge_app.preprocess.measure import FrameMeasures, measure
 from edge_app.preprocess.plan import Fit, Plan, Source, Tensor
+from edge_app.preprocess.thumbnail import Difference, Thumbnailer, difference
 
-__all__ = ["Fit", "FrameMeasures", "Geometry", "Plan", "Source", "Tensor", "measure"]
+__all__ = [
+    "Difference",
+    "Fit",
+    "FrameMeasures",
+    "Geometry",
+    "Plan",
+    "Source",
+    "Tensor",
+    "Thumbnailer",
+    "difference",
+    "measure",
+]

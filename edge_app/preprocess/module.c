@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "difference.h"
 #include "dispatch.h"
 #include "measure.h"
 
@@ -254,6 +255,42 @@ static PyObject *py_measure(PyObject *self, PyObject *args) {
     return NULL;
 }
 
+static int check_pair(const Py_buffer *a, const Py_buffer *b) {
+    if (strcmp(type_of(a), "B") != 0 || strcmp(type_of(b), "B") != 0) {
+        PyErr_SetString(PyExc_TypeError, "difference: wanted two pictures of bytes (uint8)");
+        return -1;
+    }
+    if (a->len != b->len || a->len < 1 || a->len > EA_DIFFERENCE_MOST) {
+        PyErr_Format(PyExc_ValueError, "difference: wanted two pictures of one size, 1 to %d px, got %zd and %zd",
+                     (int)EA_DIFFERENCE_MOST, a->len, b->len);
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *py_difference(PyObject *self, PyObject *args) {
+    PyObject *first, *second;
+    int threshold;
+    Py_buffer a, b;
+    ea_difference found = {0, 0, 0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOi", &first, &second, &threshold)) return NULL;
+    if (open_buffer(first, &a, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, "first") < 0) return NULL;
+    if (open_buffer(second, &b, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, "second") < 0) {
+        PyBuffer_Release(&a);
+        return NULL;
+    }
+    const int good = check_pair(&a, &b) == 0;
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS
+        found = ea_compare(a.buf, b.buf, (int32_t)a.len, threshold);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&a);
+    PyBuffer_Release(&b);
+    return good ? Py_BuildValue("(iII)", found.shift, found.sum, found.changed) : NULL;
+}
+
 static PyObject *py_frame_bytes(PyObject *self, PyObject *capsule) {
     (void)self;
     held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
@@ -271,6 +308,7 @@ static PyMethodDef methods[] = {
     {"run", py_run, METH_VARARGS, "run(plan, frame, out, path=1): path 0 is the scalar one"},
     {"prepare", py_prepare, METH_VARARGS, "prepare(plan, out): writes the padding"},
     {"measure", py_measure, METH_VARARGS, "measure(plan, frame, path=1) -> counts as a bytearray of uint32"},
+    {"difference", py_difference, METH_VARARGS, "difference(a, b, threshold) -> (shift, sum, changed)"},
     {"frame_bytes", py_frame_bytes, METH_O, "frame_bytes(plan) -> bytes that a frame must have"},
     {"simd", py_simd, METH_NOARGS, "simd() -> 'avx2', 'neon' or 'none'"},
     {NULL, NULL, 0, NULL},

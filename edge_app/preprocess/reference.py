@@ -270,3 +270,11 @@ def encode(pixels: Ints, tensor: Tensor) -> npt.NDArray[np.generic]:
         return value
     largest = np.float32(255 if tensor.dtype == "uint8" else 65535)
     return np.clip(np.rint(value), np.float32(0), largest).astype(tensor.dtype)
+
+
+def difference(first: Bytes, second: Bytes, threshold: int) -> tuple[int, int, int]:
+    """shift, sum and count of difference.h, of two pictures of one size."""
+    steps = first.astype(np.int64).ravel() - second.astype(np.int64).ravel()
+    shift = int((2 * steps.sum() + steps.size) // (2 * steps.size))
+    sizes = np.abs(steps - shift)
+    return shift, int(sizes.sum()), int((sizes > threshold).sum())

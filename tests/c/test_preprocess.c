@@ -3,6 +3,7 @@
  *
  * Usage: test_preprocess GOLDEN_FILE DRAWN_PLANS */
 #include "check.h"
+#include "difference.h"
 #include "dispatch.h"
 #include "measure.h"
 
@@ -160,6 +161,20 @@ static int check_drawn(int wanted) {
     return cases;
 }
 
+static int check_difference(void) {
+    const int32_t n = EA_DIFFERENCE_MOST;
+    uint8_t *dark = must(calloc((size_t)n, 1)), *half = must(calloc((size_t)n, 1));
+    for (int32_t i = 0; i < n; i += 2) half[i] = 255;
+    const ea_difference down = ea_compare(dark, half, n, 127), up = ea_compare(half, dark, n, 127);
+    CHECK(down.shift == -127 && down.sum == 255u * (uint32_t)(n / 2) && down.changed == (uint32_t)(n / 2),
+          "difference down: %d %u %u", down.shift, down.sum, down.changed);
+    CHECK(up.shift == 128 && up.sum == 255u * (uint32_t)(n / 2) && up.changed == (uint32_t)(n / 2),
+          "difference up: %d %u %u", up.shift, up.sum, up.changed);
+    free(dark);
+    free(half);
+    return 2;
+}
+
 int main(int count, char **arguments) {
     if (count != 3) {
         fprintf(stderr, "usage: %s GOLDEN_FILE DRAWN_PLANS\n", arguments[0]);
@@ -168,5 +183,5 @@ int main(int count, char **arguments) {
     printf("path: %s\n", ea_simd_name());
     int cases = check_golden(arguments[1]);
     CHECK(cases > 0, "no golden case");
-    return report("preprocess", cases + check_drawn(atoi(arguments[2])));
+    return report("preprocess", cases + check_difference() + check_drawn(atoi(arguments[2])));
 }

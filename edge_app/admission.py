@@ -63,6 +63,9 @@ class Admission:
         """By which recipe the next frame is judged."""
         self.max_frames: int | None = None
         self.camera_lost: Callable[[bool, str], None] = lambda _lost, _note: None
+        self.bug: Callable[[Exception], None] = lambda _error: None
+        """Told of what nobody raises on purpose; the frame is sealed UNKNOWN/INTERNAL, and the camera read on."""
+        self._over = False
         self._triggers: deque[SoftwareTrigger] = deque()
         self._triggered = threading.Condition()
         self._last_trigger_id = 0
@@ -82,7 +85,11 @@ class Admission:
             log.exception("the camera stage failed")
             end_with(RuntimeFault("the camera stage failed", got=repr(error), remedy="this is a bug: report it"))
         finally:
-            for trigger in self._triggers:
+            with self._triggered:
+                self._over = True
+                left = list(self._triggers)
+                self._triggers.clear()
+            for trigger in left:
                 self._sealer.seal(trigger.ticket, Judgement(Reason.NOT_RUNNING, "the node stopped"))
 
     def _run_free(self, stopping: threading.Event) -> None:
@@ -118,31 +125,48 @@ class Admission:
 
     def _admit(self, frame: Frame, slot: Slot | None) -> Slot | None:
         """Gives a frame its ticket and a slot, or its UNKNOWN. Returns the slot if it is still free."""
-        placement = self._placer.place()
-        ticket = self._sealer.admit(self._ticket_of(frame, placement or self._placer.last))
-        return self._go_on(ticket, frame, placement, slot)
+        return self._go_on(self._sealer.admit(self._ticket_of(frame)), frame, slot)
 
-    def _go_on(self, ticket: Ticket, frame: Frame, placement: Placement | None, slot: Slot | None) -> Slot | None:
-        refusal = self._refusal(frame, placement)
-        if refusal is None and slot is None:
-            try:
+    def _go_on(self, ticket: Ticket, frame: Frame, slot: Slot | None) -> Slot | None:
+        try:
+            refusal = self._refusal(frame, self._place(ticket))
+            if refusal is None and slot is None:
                 slot = self._free.get_nowait()
-            except queue.Empty:
-                refusal = Judgement(Reason.OVERRUN, f"all {self._limits.slots} slots are in use")
+        except queue.Empty:
+            refusal = Judgement(Reason.OVERRUN, f"all {self._limits.slots} slots are in use")
+        except Exception as error:
+            self.bug(error)
+            refusal = Judgement(Reason.INTERNAL, f"admission: {type(error).__name__}: {error}")
         if refusal is not None or slot is None:
             self._sealer.seal(ticket, refusal or Judgement(Reason.OVERRUN))
-            self._let_go(frame)
+            self._drop(frame)
             return slot
         self._timer.watch(ticket)
-        slot.frame, slot.ticket, slot.inspection = frame, ticket, self.inspection
+        inspection = self.inspection  # once: it may be changed at any moment
+        if not ticket.sealed:
+            ticket.recipe = inspection.recipe
+        slot.frame, slot.ticket, slot.inspection = frame, ticket, inspection
         self._admitted(slot)
         return None
 
-    def _ticket_of(self, frame: Frame, placement: Placement) -> Ticket:
+    def _place(self, ticket: Ticket) -> Placement | None:
+        placement = self._placer.place()
+        if placement is not None and not ticket.sealed:
+            ticket.placement = placement
+        return placement
+
+    def _drop(self, frame: Frame) -> None:
+        """A frame that is not inspected (any more)."""
+        try:
+            self._let_go(frame)
+        except Exception as error:
+            self.bug(error)
+
+    def _ticket_of(self, frame: Frame) -> Ticket:
         deadline = self._deadline(frame.t_capture_mono_us, None)
         return Ticket(
             frame.trigger_id, frame.frame_id, frame.part_id, frame.t_capture_us, frame.t_capture_mono_us, deadline,
-            placement, frame.truth, recipe=self.inspection.recipe,
+            self._placer.last, frame.truth, recipe=self.inspection.recipe,
         )  # fmt: skip
 
     def _deadline(self, start_mono_us: int, budget_us: int | None) -> int | None:
@@ -190,14 +214,20 @@ class Admission:
                     recipe=self.inspection.recipe,
                 )
             )
-            waiting = len(self._triggers)
-            if waiting < MOST_TRIGGERS_WAITING:
+            refusal = self._refused_at_once()
+            if refusal is None:
                 self._triggers.append(SoftwareTrigger(ticket, now))
                 self._triggered.notify()
-        if waiting >= MOST_TRIGGERS_WAITING:
-            self._sealer.seal(ticket, Judgement(Reason.OVERRUN, f"{waiting} triggers were waiting for a picture"))
+        if refusal is not None:
+            self._sealer.seal(ticket, refusal)
         else:
             self._timer.watch(ticket)
+
+    def _refused_at_once(self) -> Judgement | None:
+        waiting = len(self._triggers)
+        if waiting >= MOST_TRIGGERS_WAITING:
+            return Judgement(Reason.OVERRUN, f"{waiting} triggers were waiting for a picture")
+        return Judgement(Reason.NOT_RUNNING, "the node stopped") if self._over else None
 
     def _run_by_trigger(self, stopping: threading.Event) -> None:
         while not stopping.is_set() and not self._enough():
@@ -209,17 +239,23 @@ class Admission:
 
     def _take(self, trigger: SoftwareTrigger) -> bool:
         """Takes the picture of one trigger; False at the end of the source."""
-        frame = self._camera.read()
-        while frame is not None and self._camera.live and frame.t_capture_mono_us < trigger.at_mono_us:
-            self._let_go(frame)  # it was on its way before the trigger
-            frame = self._camera.read()
         ticket = trigger.ticket
+        try:
+            frame = self._picture_after(trigger.at_mono_us)
+        except Exception as error:
+            self._sealer.seal(ticket, Judgement(Reason.CAMERA_LOST, f"{type(error).__name__}: {error}"))
+            raise
         if frame is None:
             self._sealer.seal(ticket, Judgement(Reason.CAMERA_LOST, "the source has ended"))
             return False
-        placement = self._placer.place()
         if not ticket.sealed:
             ticket.frame_id, ticket.t_capture_us, ticket.truth = frame.frame_id, frame.t_capture_us, frame.truth
-            ticket.placement = placement or self._placer.last
-        self._go_on(ticket, frame, placement, None)
+        self._go_on(ticket, frame, None)
         return True
+
+    def _picture_after(self, at_mono_us: int) -> Frame | None:
+        frame = self._camera.read()
+        while frame is not None and self._camera.live and frame.t_capture_mono_us < at_mono_us:
+            self._drop(frame)  # it was on its way before the trigger
+            frame = self._camera.read()
+        return frame

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from edge_app.clock import monotonic_us
 from edge_app.engine import Work
-from edge_app.errors import EdgeAppError
+from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.frame import Frame
 from edge_app.inspection import Inspection
 from edge_app.placing import Fault, Placer
@@ -56,12 +56,19 @@ class _Worker:
 
 @dataclass(eq=False)
 class InferenceStage:
-    """Takes preprocessed slots; hands on those that ran (`done`) and those without any plan left (`failed`)."""
+    """Takes preprocessed slots; hands on those that ran (`done`) and those without any plan left (`failed`).
+
+    `bug` is told of every exception that nobody raises on purpose, with the slot and the ticket that were in hand if
+    the frame got no further; with None, None if the frame goes on (a session that raised counts as a run that failed).
+    `broken` is told when there is no thread left to run anything on.
+    """
 
     placer: Placer
     timeout_us: int
     done: Callable[[Slot], None]
     failed: Callable[[Slot, Judgement], None]
+    bug: Callable[[Exception, Slot | None, Ticket | None], None]
+    broken: Callable[[Exception], None]
     _queue: queue.SimpleQueue[Slot | None] = field(default_factory=queue.SimpleQueue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _worker: _Worker = field(default_factory=_Worker)
@@ -103,9 +110,9 @@ class InferenceStage:
             try:
                 self._assign(slot, placement)
                 return True
-            except (EdgeAppError, ValueError, TypeError) as error:
-                plan, text = placement.plan, str(error)
-                self.placer.fault(plan, Fault.ERROR, text)
+            except Exception as error:
+                plan = placement.plan
+                self.placer.fault(plan, Fault.ERROR, self._as_fault(error).what)
 
     def _assign(self, slot: Slot, placement: Placement) -> None:
         ticket = _of(slot.ticket)
@@ -117,11 +124,20 @@ class InferenceStage:
         worker = _Worker()
         worker.thread = threading.Thread(target=self._work, args=(worker,), name="inference", daemon=True)
         self._worker = worker
-        worker.thread.start()
+        try:
+            worker.thread.start()
+        except RuntimeError as error:
+            self.broken(error)
 
     def _work(self, worker: _Worker) -> None:
         while (slot := self._queue.get()) is not None:
-            self._run(worker, slot)
+            ticket = slot.ticket
+            try:
+                self._run(worker, slot)
+            except Exception as error:
+                with self._lock:
+                    worker.busy = None
+                self.bug(error, *((None, None) if worker.abandoned else (slot, ticket)))
             if worker.abandoned:
                 return
 
@@ -140,23 +156,31 @@ class InferenceStage:
             try:
                 work = _of(slot.work)
                 work.engine.run(work, ticket.placement.power_mode)
-                error: EdgeAppError | None = None
-            except EdgeAppError as caught:
-                error = caught
+                caught: Exception | None = None
+            except Exception as raised:
+                caught = raised
             with self._lock:
                 if worker.abandoned:  # it returned late: the frame has long gone on without it
                     return
                 worker.busy = None
             took = monotonic_us() - start
             ticket.stage_us["infer"] = ticket.stage_us.get("infer", 0) + took
-            if error is None:
+            if caught is None:
                 self.placer.observe(ticket.placement, took, start - ticket.t_capture_mono_us)
                 break
+            error = self._as_fault(caught)
             log.error("%s", error)
             if not self.place_again(slot, Fault.ERROR, error.what if error.got is None else error.got):
                 self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan}: {error.what}"))
                 return
         self.done(slot)
+
+    def _as_fault(self, error: Exception) -> EdgeAppError:
+        """What a session or the preprocessing before it raised, as a fault of its plan. Bugs are told besides."""
+        if isinstance(error, EdgeAppError):
+            return error
+        self.bug(error, None, None)
+        return RuntimeFault(f"{type(error).__name__}: {error}")
 
     def _watch(self) -> None:
         pause = min(0.05, self.timeout_us / 4e6)
@@ -175,8 +199,17 @@ class InferenceStage:
         slot.retired = True
         works = {kind: work for kind, work in slot.works.items() if kind is not plan}
         successor = Slot(slot.number, works, None, slot.frame, slot.ticket, slot.inspection, retired=True)
-        can_go_on = self.place_again(successor, Fault.TIMEOUT, text)
-        self._start_worker()
+        ticket = slot.ticket
+        try:
+            self._pass_on(successor, text)
+        except Exception as error:
+            self.bug(error, successor, ticket)
+
+    def _pass_on(self, successor: Slot, text: str) -> None:
+        try:
+            can_go_on = self.place_again(successor, Fault.TIMEOUT, text)
+        finally:
+            self._start_worker()  # now that the plan that hangs is known to be out
         if can_go_on:
             self.put(successor)
         else:

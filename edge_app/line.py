@@ -50,11 +50,12 @@ class Line:
         """The camera is open and the engines are loaded; `degraded` tells what is not as configured."""
         self._camera, self._placer, self._outlet, self._limits = camera, placer, outlet, limits
         self._degraded = degraded
-        self.sealer = Sealer(outlet, degraded)
-        self._timer = DeadlineTimer(self.sealer)
+        self.sealer = Sealer(outlet, degraded, self._broken)
+        self._timer = DeadlineTimer(self.sealer, self._broken)
         self._inference = InferenceStage(
-            placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish
-        )
+            placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish,
+            bug=lambda error, slot, ticket: self._bug("inference", error, slot, ticket), broken=self._broken,
+        )  # fmt: skip
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
@@ -64,11 +65,13 @@ class Line:
         self.admission.inspection = inspection
         self.admission.max_frames = max_frames
         self.admission.camera_lost = self._camera_lost
+        self.admission.bug = lambda error: self._bug("admission", error)
         self._retired = 0
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._error: EdgeAppError | None = None
         self._alarms: set[str] = set()
+        self._bugs_told: set[tuple[str, type[Exception]]] = set()
         self.mode = Mode.STARTING
         self._mode_lock = threading.Lock()
         self._threads = [
@@ -148,6 +151,16 @@ class Line:
             log.error("%s", error)
         self.stop()
 
+    def _broken(self, error: Exception) -> None:
+        """There is no going on: results would be lost, or never come."""
+        self._end_with(
+            EdgeAppError(
+                "the line can't go on after an error that nobody expected",
+                got=f"{type(error).__name__}: {error}",
+                remedy="this is a bug: report it, with the log",
+            )
+        )
+
     def _capture(self) -> None:
         try:
             self.admission.run(self._stopping, self._end_with)
@@ -161,11 +174,13 @@ class Line:
     # -- preprocess -------------------------------------------------------------------------------------------------
 
     def _preprocess(self) -> None:
-        while (slot := self._to_preprocess.get()) is not None:
-            self._guarded("preprocess", slot, self._preprocess_one)
-        self._drain()
-        self._inference.stop()
-        self._to_judge.put(None)
+        try:
+            while (slot := self._to_preprocess.get()) is not None:
+                self._guarded("preprocess", slot, self._preprocess_one)
+            self._drain()
+            self._inference.stop()
+        finally:
+            self._to_judge.put(None)
 
     def _drain(self) -> None:
         """Waits for the frames in flight: all of them at the source's end, DRAIN_S when somebody asked to stop."""
@@ -192,10 +207,15 @@ class Line:
     # -- decode and judge -------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        while (slot := self._to_judge.get()) is not None:
-            self._guarded("judge", slot, self._judge_one)
-        self._seal_the_rest()
-        self._ended.set()
+        try:
+            while (slot := self._to_judge.get()) is not None:
+                self._guarded("judge", slot, self._judge_one)
+            self._seal_the_rest()
+        except Exception as error:
+            log.critical("not every trigger could be sealed", exc_info=True)
+            self._broken(error)
+        finally:
+            self._ended.set()
 
     def _seal_the_rest(self) -> None:
         """What is still in flight when the line ends (a hung run) has its result too."""
@@ -235,23 +255,45 @@ class Line:
     # -- the end of a frame -----------------------------------------------------------------------------------------
 
     def _guarded(self, stage: str, slot: Slot, work: Callable[[Slot], None]) -> None:
-        """A stage never dies of one frame: what it did not expect is UNKNOWN/INTERNAL and an alarm."""
+        """A stage never dies of one frame."""
+        ticket = slot.ticket
         try:
             work(slot)
         except Exception as error:
-            log.exception("stage %s failed", stage)
-            self._set_alarm("INTERNAL", True, f"stage {stage}: {error}", "report it, with the log")
-            self._finish(slot, Judgement(Reason.INTERNAL, f"stage {stage}: {type(error).__name__}: {error}"))
+            self._bug(stage, error, slot, ticket)
+
+    def _bug(self, stage: str, error: Exception, slot: Slot | None = None, ticket: Ticket | None = None) -> None:
+        """What nobody expected: an alarm, once for each stage and kind, and UNKNOWN/INTERNAL for the frame in hand.
+
+        `ticket` is the slot's when the stage got it: a slot that has been let go since may hold the next frame.
+        """
+        log.error("stage %s failed", stage, exc_info=error)
+        text = f"stage {stage}: {type(error).__name__}: {error}"
+        try:
+            if slot is not None and ticket is not None and slot.ticket is ticket:
+                self._finish(slot, Judgement(Reason.INTERNAL, text))
+            if (stage, type(error)) not in self._bugs_told:
+                self._bugs_told.add((stage, type(error)))
+                self._outlet.alarm("INTERNAL", True, text, "report it, with the log")
+        except Exception as worse:
+            log.critical("stage %s: what was to be done about it failed too", stage, exc_info=True)
+            self._broken(worse)
 
     def _finish(self, slot: Slot, judgement: Judgement) -> None:
         ticket, _ = _held(slot)
-        self.sealer.seal(ticket, judgement)
+        if not (ticket.sealed and judgement.reason is Reason.INTERNAL):  # a bug after the seal is no second verdict
+            self.sealer.seal(ticket, judgement)
         self._release(slot)
 
     def _release(self, slot: Slot) -> None:
         _, frame = _held(slot)
         slot.frame = slot.ticket = slot.work = None
-        self._let_go(frame)
+        try:
+            self._let_go(frame)
+        finally:
+            self._back_to_pool(slot)
+
+    def _back_to_pool(self, slot: Slot) -> None:
         if not slot.retired:
             self._free.put(slot)
             return
@@ -265,7 +307,10 @@ class Line:
             )
 
     def _let_go(self, frame: Frame) -> None:
-        """The pixels go to the evidence, if it wants them, or back to the camera."""
+        """The pixels go to the evidence, if it wants them, or back to the camera.
+
+        If the evidence fails, nobody knows whether it holds them: they are left to Python, and never written again.
+        """
         if not self._outlet.evidence(frame, self._camera.recycle):
             self._camera.recycle(frame)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import Protocol
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.frame import Frame, TrueDefect
 from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason, Sealed, Verdict
+
+log = logging.getLogger(__name__)
 
 LATENCIES_KEPT = 4096
 
@@ -87,10 +90,22 @@ class Counts:
 class Sealer:
     """Gives each trigger its one result: sequence number, counters, and out."""
 
-    def __init__(self, outlet: Outlet, degraded: Callable[[], frozenset[str]] = frozenset) -> None:
-        """`degraded` tells what of the node is not as configured when a result is sealed."""
+    def __init__(
+        self,
+        outlet: Outlet,
+        degraded: Callable[[], frozenset[str]] = frozenset,
+        broken: Callable[[Exception], None] = lambda _error: None,
+    ) -> None:
+        """Counts from 0.
+
+        Args:
+            outlet: where results go.
+            degraded: tells what of the node is not as configured when a result is sealed.
+            broken: told that the outlet raised at a result: it is counted, but may be nowhere. The line must end.
+        """
         self._outlet = outlet
         self._degraded = degraded
+        self._broken = broken
         self._lock = threading.Lock()
         self._seq = 0
         self._triggers = 0
@@ -114,9 +129,7 @@ class Sealer:
             if ticket.sealed:
                 if ticket.seq:
                     self._late_notes += 1
-                    self._outlet.note(
-                        ticket.seq, f"a verdict came after the seal: {judgement.reason} {judgement.detail}"
-                    )
+                    self._note(ticket.seq, f"a verdict came after the seal: {judgement.reason} {judgement.detail}")
                 return False
             ticket.sealed = True
             now = monotonic_us()
@@ -130,8 +143,21 @@ class Sealer:
             ticket.seq = self._seq
             self._count(ticket, judgement)
             self._latencies_us.append(now - ticket.t_capture_mono_us)
-            self._outlet.result(self._sealed(ticket, judgement, degraded, now, label))
+            self._hand_over(self._sealed(ticket, judgement, degraded, now, label))
             return True
+
+    def _note(self, seq: int, text: str) -> None:
+        try:
+            self._outlet.note(seq, text)
+        except Exception:
+            log.exception("a remark on result %d could not be kept: %s", seq, text)
+
+    def _hand_over(self, sealed: Sealed) -> None:
+        try:
+            self._outlet.result(sealed)
+        except Exception as error:
+            log.critical("result %d (%s) could not be handed over", sealed.seq, sealed.reason, exc_info=True)
+            self._broken(error)
 
     def _sealed(
         self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int, label: str | None
@@ -197,10 +223,14 @@ class Sealer:
 
 
 class DeadlineTimer:
-    """Seals UNKNOWN/LATE at a trigger's deadline if nothing else has sealed it by then."""
+    """Seals UNKNOWN/LATE at a trigger's deadline if nothing else has sealed it by then.
 
-    def __init__(self, sealer: Sealer) -> None:
+    `broken` is told if it can't seal: from then on no deadline is kept, so the line must end.
+    """
+
+    def __init__(self, sealer: Sealer, broken: Callable[[Exception], None]) -> None:
         self._sealer = sealer
+        self._broken = broken
         self._tickets: list[tuple[int, int, Ticket]] = []
         self._changed = threading.Condition()
         self._stopped = False
@@ -228,6 +258,13 @@ class DeadlineTimer:
             self._thread.join()
 
     def _work(self) -> None:
+        try:
+            self._keep_deadlines()
+        except Exception as error:
+            log.critical("deadlines are no longer kept", exc_info=True)
+            self._broken(error)
+
+    def _keep_deadlines(self) -> None:
         while True:
             with self._changed:
                 while not self._stopped and not (self._tickets and self._tickets[0][0] <= monotonic_us()):

@@ -68,8 +68,8 @@ def outlet(
     return Outlet(results or config(), identity(**who), line.status, handlers)
 
 
-def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
-    """Waits for something that other threads or processes bring about."""
+def until(condition: Callable[[], Any], seconds: float = 40.0) -> None:
+    """Waits for something that other threads or processes bring about; a busy machine is no reason to fail."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to that"

@@ -153,13 +153,11 @@ class Line:
 
     def _broken(self, error: Exception) -> None:
         """There is no going on: results would be lost, or never come."""
-        self._end_with(
-            EdgeAppError(
-                "the line can't go on after an error that nobody expected",
-                got=f"{type(error).__name__}: {error}",
-                remedy="this is a bug: report it, with the log",
-            )
-        )
+        if not isinstance(error, EdgeAppError):
+            what = "the line can't go on after an error that nobody expected"
+            got, remedy = f"{type(error).__name__}: {error}", "this is a bug: report it, with the log"
+            error = EdgeAppError(what, got=got, remedy=remedy)
+        self._end_with(error)
 
     def _capture(self) -> None:
         try:

@@ -124,6 +124,8 @@ class Bus:
         self._stopping = False
         self._last_word: Message | None = None
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
+        self.error: BaseException | None = None
+        """What ended the thread, if it did not end by itself: nothing is sent any more."""
         self.dropped = 0
         """Results that found the queue full; they are in the journal."""
         self.unsent_replies = 0
@@ -196,7 +198,8 @@ class Bus:
             self._publish("heartbeat", self._beat())
             if self._last_word is not None:
                 self._publish(self._last_word.kind, self._last_word.body)
-        except BaseException:
+        except BaseException as error:
+            self.error = error
             log.critical("the bus thread ends on an error; controllers see the heartbeat stop", exc_info=True)
             raise
         finally:

@@ -197,7 +197,11 @@ class Evidence:
                 continue
             if job is None:
                 break
-            self._handle(job)
+            try:
+                self._handle(job)
+            except Exception as error:  # of the camera that takes its frame back, or of the alarm
+                log.error("evidence: a frame was not given back", exc_info=error)
+                self._broke(error)
         if self._connection is not None:
             self._connection.close()
 
@@ -217,11 +221,11 @@ class Evidence:
             self.dropped += 1
             self._broke(error)
         finally:
-            job.give_back(job.frame)
             self._pending.discard(job.seq)
             with self._queued_lock:
                 self._queued_bytes -= size
             self._forget_expected()
+            job.give_back(job.frame)
 
     def _forget_expected(self) -> None:
         """Frames that never came (a line that ended): their results said `pending`, and now there is none."""
@@ -293,7 +297,7 @@ class Evidence:
             connection = self._open()
             self._make_room(connection, 0)
             log.warning("evidence: %d bytes of pictures deleted to make room for the journal", before - self.bytes)
-        except (sqlite3.Error, OSError) as error:
+        except Exception as error:
             self._broke(error)
 
     def _works(self) -> None:

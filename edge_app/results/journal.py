@@ -148,6 +148,13 @@ class Journal:
     # -- the writer's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._write_all()
+        except Exception as error:
+            log.critical("the journal's thread ends on an error; nothing is written any more", exc_info=True)
+            self._fail(f"{self.file}: nothing is written any more: {type(error).__name__}: {error}")
+
+    def _write_all(self) -> None:
         batch: list[Record | _Note] = []
         while True:
             if not batch:
@@ -283,8 +290,11 @@ class Journal:
             self._connection.close()
             self._connection = None
         if jf.is_damage(error):
-            self._set_aside(error)
-            return
+            try:
+                self._set_aside(error)
+                return
+            except OSError as worse:  # a read-only disk, on top of it
+                error = worse
         text = error.what if isinstance(error, EdgeAppError) else f"{type(error).__name__}: {error}"
         log.warning("journal %s: %s", self.file, text, exc_info=not isinstance(error, (sqlite3.Error, EdgeAppError)))
         if "full" in text:
@@ -308,8 +318,9 @@ class Journal:
 
 
 def _row(record: Record) -> jf.Row:
-    sealed = record.sealed
-    return jf.Row(sealed.seq, sealed.t_done_us, sealed.verdict, sealed.reason, record.body)
+    body = record.body
+    sealed = record.sealed  # as it was encoded
+    return jf.Row(sealed.seq, sealed.t_done_us, sealed.verdict, sealed.reason, body)
 
 
 def damaged(connection: sqlite3.Connection, run: jf.Run) -> str | None:

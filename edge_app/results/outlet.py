@@ -192,16 +192,34 @@ class Outlet:
         """Sends and keeps a sealed result. Called in seq order, by one thread at a time; returns within microseconds.
 
         A result without a part id gets the one that was announced for its trigger.
+
+        Raises:
+            BusError: the wire has died. The result is in the journal, if there is one.
         """
         announced = self._parts.take(sealed.trigger_id) if self._bus is not None else None
         part_id = sealed.part_id if sealed.part_id is not None else announced
         degraded = (*sealed.degraded, *self.degraded)
-        image = self._evidence.wants(sealed) if self._evidence is not None else sealed.image
-        record = Record(sealed, self._identity, part_id, degraded, image)
+        record = Record(sealed, self._identity, part_id, degraded, self._image_of(sealed))
         if self._journal is not None:
             self._journal.put(record)
-        if self._bus is not None and not self._bus.publish(record):
+        if self._bus is None:
+            return
+        if self._bus.error is not None:
+            remedy = "this is a bug: report it, with the log"
+            raise BusError("the wire has died", got=repr(self._bus.error), remedy=remedy)
+        if not self._bus.publish(record):
             self._dropped_seq = sealed.seq
+
+    def _image_of(self, sealed: Sealed) -> Mapping[str, Any] | None:
+        """A picture that fails never costs a result."""
+        if self._evidence is None:
+            return sealed.image
+        try:
+            return self._evidence.wants(sealed)
+        except Exception as error:
+            log.exception("no picture of result %d", sealed.seq)
+            self.alarm("EVIDENCE_FAILED", True, f"{type(error).__name__}: {error}", "report it, with the log")
+            return {"id": None, "state": "dropped"}
 
     def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
         """Offers a frame after its result was sealed; never blocks.

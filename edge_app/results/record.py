@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from edge_app.results import wire
 from edge_app.results.identity import NodeIdentity
-from edge_app.verdict import Sealed
+from edge_app.verdict import Reason, Sealed
+
+log = logging.getLogger(__name__)
 
 
 class Record:
@@ -37,9 +41,26 @@ class Record:
 
     @property
     def body(self) -> bytes:
-        """The message. Two threads that encode at once make the same bytes."""
+        """The message. Two threads that encode at once make the same bytes.
+
+        A result that can't be encoded (a bug) goes out as UNKNOWN/INTERNAL: `sealed` is that one from then on.
+        """
         if self._body is None:
-            self._body = wire.encode(
-                wire.result(self.sealed, self.identity, self.part_id, self.degraded, self.image)
-            )
+            try:
+                self._body = self._encoded()
+            except Exception as error:
+                log.critical("result %d (%s) can't be encoded", self.seq, self.sealed.reason, exc_info=True)
+                self.sealed = _without_content(self.sealed, f"not encoded: {type(error).__name__}: {error}")
+                self._body = self._encoded()
         return self._body
+
+    def _encoded(self) -> bytes:
+        return wire.encode(wire.result(self.sealed, self.identity, self.part_id, self.degraded, self.image))
+
+
+def _without_content(sealed: Sealed, detail: str) -> Sealed:
+    """What is left of a result if nothing that a model or a sensor gave can be trusted to be sendable."""
+    return replace(
+        sealed, reason=Reason.INTERNAL, detail=detail, stage_us={}, placement=replace(sealed.placement, zones_c={}),
+        defects=(), classes=None if sealed.classes is None else (), label=None, stable_since_us=None,
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,19 @@ class Node:
         until_subscribed(self.outlet, self.client)
         self.given_back: list[int] = []
 
-    def inspect(self, reason: Reason, pixels: np.ndarray[Any, Any] | None = None) -> dict[str, Any]:
+    def inspect(
+        self,
+        reason: Reason,
+        pixels: np.ndarray[Any, Any] | None = None,
+        give_back: Callable[[Frame], None] | None = None,
+    ) -> dict[str, Any]:
         """Seals, offers the frame, and returns the result as a client got it."""
         sealed = self.line.seal(reason)
         self.outlet.result(sealed)
         frame = frame_of(sealed, picture(sealed.seq) if pixels is None else pixels)
-        if not self.outlet.evidence(frame, lambda f: self.given_back.append(f.frame_id)):
+        if not self.outlet.evidence(frame, give_back or (lambda f: self.given_back.append(f.frame_id))):
             self.given_back.append(frame.frame_id)
-        result = self.client.next(5)
+        result = self.client.next(40)
         assert result is not None
         return dict(result.data)
 
@@ -139,7 +144,7 @@ def test_a_disk_without_room_drops_pictures_not_results(folder: Path) -> None:
 def test_a_full_queue_says_dropped_in_the_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     real = evidence.to_jpeg
-    monkeypatch.setattr(evidence, "to_jpeg", lambda frame, quality: (go_on.wait(10), real(frame, quality))[1])
+    monkeypatch.setattr(evidence, "to_jpeg", lambda frame, quality: (go_on.wait(60), real(frame, quality))[1])
     node = Node(settings(folder, queue_mib=1))
     large = np.zeros((600, 600, 3), np.uint8)  # more than 1 MiB
     states = [node.inspect(Reason.DEFECT, large)["image"]["state"] for _ in range(4)]
@@ -148,6 +153,26 @@ def test_a_full_queue_says_dropped_in_the_result(folder: Path, monkeypatch: pyte
     until(lambda: len(node.given_back) == 4)
     assert node.disk()["evidence_dropped"] == states.count("dropped")
     node.close()
+
+
+def test_a_camera_that_can_not_take_its_frame_back_ends_no_pictures(node: Node) -> None:
+    def raising(_frame: Frame) -> None:
+        raise KeyError("a bug")
+
+    first = node.inspect(Reason.DEFECT, give_back=raising)
+    until(lambda: "EVIDENCE_FAILED" in [a["alarm"] for a in node.client.command("status")["alarms"]])
+    assert node.client.image(first["image"]["id"])
+
+    def is_kept() -> bool:
+        image = node.inspect(Reason.DEFECT)["image"]["id"]
+        until(lambda: 5000 + int(image.rpartition("/")[2]) in node.given_back)
+        try:
+            return len(node.client.image(image)) > 0
+        except CommandRefused:
+            return False  # pictures are dropped for a moment after a failure
+
+    until(is_kept)
+    assert node.client.command("status")["alarms"] == []
 
 
 def test_a_damaged_file_is_not_handed_out(node: Node, folder: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from wire_samples import PLACEMENT, Line, config, outlet, until
 from edge_app.config.results import Results
 from edge_app.errors import BusError, ConfigError
 from edge_app.results import Deferred, ModelIdentity, NodeStatus, Outlet, Recipe, Reply, Request
-from edge_app.verdict import Mode, Reason
+from edge_app.results.journal_file import open_for_reading, read_runs
+from edge_app.verdict import Defect, Mode, Reason
 
 
 class Subscriber:
@@ -346,9 +348,11 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_bus_that_ends_on_an_error_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bus_that_ends_on_an_error_is_told_at_the_next_result_which_the_journal_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     line = Line()
-    opened = outlet(line)
+    opened = outlet(line, results=config(journal={"path": tmp_path / "results.db"}))
     opened.start()
     assert opened.healthy()
 
@@ -358,8 +362,25 @@ def test_a_bus_that_ends_on_an_error_is_not_healthy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(opened, "_status", broken)
     opened.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "a heartbeat follows, and its status fails")
     until(lambda: not opened.healthy())
-    opened.result(line.seal())  # must not block or raise: the line goes on
+    with pytest.raises(BusError, match="the wire has died") as caught:
+        opened.result(line.seal())
+    assert "ZeroDivisionError" in str(caught.value)
     opened.close()
+    connection = open_for_reading(tmp_path / "results.db")
+    (run,) = read_runs(connection)
+    assert (run.last_seq, run.ended_us is not None) == (1, True)
+    connection.close()
+
+
+def test_a_result_that_can_not_be_encoded_goes_out_as_internal(node: Node) -> None:
+    unsendable: Any = Defect("short", object(), (1.0, 2.0, 3.0, 4.0))  # type: ignore[arg-type]
+    node.outlet.result(node.line.seal(Reason.DEFECT, defects=(unsendable,)))
+    node.outlet.result(node.line.seal())
+    first, second = node.client.next("result"), node.client.next("result")
+    assert (first["seq"], first["verdict"], first["reason"]) == (1, "UNKNOWN", "INTERNAL")
+    assert first["detail"] == "not encoded: TypeError: object can't be sent"
+    assert (second["seq"], second["verdict"]) == (2, "PASS")
+    assert node.outlet.healthy()
 
 
 def test_a_bus_that_stands_still_is_not_healthy() -> None:

@@ -20,6 +20,7 @@ from edge_app.errors import CameraError, EdgeAppError
 from edge_app.governor import Governor
 from edge_app.line import Line
 from edge_app.model import ModelCard, resolve
+from edge_app.monitor import Monitor
 from edge_app.placed import Placed, place_model
 from edge_app.recipes import Prepared, Recipes
 from edge_app.remote import handlers
@@ -47,12 +48,13 @@ class App:
         mechanic = placed.mechanic
         self_test = mechanic.self_test if mechanic is not None and placed.has_canary else None
         self.outlet = Outlet(pipeline.results, identity, lambda: status_of(self.line), handlers(self, self_test))
+        self.monitor = None if pipeline.monitor.http is None else Monitor(pipeline.monitor, self.outlet)
         self.line = Line(
             camera,
             placed.engines,
             placed.placer,
             placed.recipes.own.inspection,
-            self.outlet,
+            self.outlet if self.monitor is None else self.monitor.feed,
             pipeline.limits,
             timeout_ms(pipeline, placed),
             max_frames,
@@ -69,6 +71,8 @@ class App:
             self.outlet.alarm(alarm.name, True, alarm.text, alarm.remedy)
         if self.placed.mechanic is not None:
             self.placed.mechanic.start()
+        if self.monitor is not None:
+            self.monitor.start(self.line, self.placed, self.pipeline.limits.deadline_ms, lambda: self.camera.trouble)
         self._started_us = monotonic_us()
         self.line.start()
 
@@ -105,6 +109,8 @@ class App:
             raise
         finally:
             self.placed.stop()
+            if self.monitor is not None:
+                self.monitor.close()
             self.outlet.close(reason)
             self.camera.close()
 

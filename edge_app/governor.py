@@ -6,7 +6,7 @@ The scheduler itself is pure (edge_app.scheduler); this is the one place where i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from edge_app.clock import monotonic_us
@@ -25,6 +25,7 @@ from edge_app.scheduler import (
     is_ready,
     retry_plan,
 )
+from edge_app.scheduler.policy import Limits
 from edge_app.scheduler.words import FAULTS
 from edge_app.verdict import Placement, PlanKind, PowerMode, SchedReason
 from edge_app.zones import ZoneSnapshot
@@ -111,6 +112,11 @@ class Governor:
             self._decide()  # the fault itself is known before the next plan is chosen
             answer = retry_plan(self._policy, self._state, tried, time_left_us, monotonic_us())
         return answer if isinstance(answer, Placement) else None
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Warm, hot and trip point by zone."""
+        return self._policy.limits
 
     def power_modes(self, plan: PlanKind) -> tuple[PowerMode, ...]:
         """The power modes in which the ladder may run a plan."""

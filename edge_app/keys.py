@@ -48,10 +48,21 @@ def read_secret(file: Path) -> KeyPair:
     pair = _read(file)
     if pair.secret is None:
         raise KeyFileError(f"{file}: this is the public half; wanted the file that ends in .secret.toml")
-    mode = stat.S_IMODE(file.stat().st_mode)
-    if os.name == "posix" and mode & 0o077:  # elsewhere the mode says nothing of who may read
+    status = file.stat()
+    if os.name == "posix" and others_can_read(status, os.geteuid()):  # elsewhere the mode says nothing of that
+        mode = stat.S_IMODE(status.st_mode)
         raise KeyFileError(f"{file}: others can read this secret (mode {mode:04o}); do: chmod 600 {file}")
     return pair
+
+
+def others_can_read(status: os.stat_result, user: int) -> bool:
+    """Whether a secret's file is open to more than its owner, for a process of `user`.
+
+    A file of root's may be readable by the group of a service that is not root: so systemd hands over credentials
+    (an access list for the service's user, which shows as group r).
+    """
+    group_may_read = status.st_uid == 0 and user != 0
+    return bool(stat.S_IMODE(status.st_mode) & (0o037 if group_may_read else 0o077))
 
 
 def write_pair(folder: Path, pair: KeyPair) -> tuple[Path, Path]:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from edge_app.config.base import Section, YamlPath
 from edge_app.config.camera import Camera
 from edge_app.config.judge import Judge
+from edge_app.config.monitor import Monitor
 from edge_app.config.results import Results, Station
 from edge_app.config.runtime import Limits, Runtime
 from edge_app.config.scheduler import Scheduler
@@ -50,6 +51,7 @@ class Pipeline(Section):
         description="Name: YAML file with a `judge:` section. A controller may switch to one at a frame boundary.",
     )
     results: Results = Field(default_factory=lambda: Results(), title="Results")
+    monitor: Monitor = Field(default_factory=Monitor, title="Monitor")
     limits: Limits = Field(title="Limits")
 
     @model_validator(mode="after")

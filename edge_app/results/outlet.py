@@ -184,6 +184,24 @@ class Outlet:
         return self._bus.sockets.endpoints["commands"] if self._bus else None
 
     @property
+    def identity(self) -> NodeIdentity:
+        """Who this node is, as its results say it now."""
+        return self._identity
+
+    @property
+    def connections(self) -> dict[str, int]:
+        """Peers that are connected: to PUB (`publish`) and to ROUTER (`commands`)."""
+        return self._bus.sockets.connected if self._bus else {}
+
+    def standing_alarms(self) -> list[Alarm]:
+        """Alarms that stand now, the oldest first."""
+        return self._alarms.active()
+
+    def vitals(self) -> dict[str, Any]:
+        """Seqs, journal, disk and wire, as heartbeats tell them. Quick; from any thread."""
+        return self._wire_fields()
+
+    @property
     def degraded(self) -> tuple[str, ...]:
         """What of the outlet is not as configured, for the results' `degraded`."""
         return ("journal_off",) if self._journal is not None and not self._journal.working else ()

@@ -86,6 +86,11 @@ class Connections:
         elif event in FAILED:
             self._failed += 1
 
+    @property
+    def established(self) -> int:
+        """Connections that stand now, those in their handshake (HANDSHAKE_US at most) included."""
+        return len(self._since_us)
+
     def newly_refused(self, now_us: int) -> int:
         """How many more have been refused since the last call. What is still under way is not counted yet."""
         under_way = sum(now_us - since_us < HANDSHAKE_US for since_us in self._since_us.values())

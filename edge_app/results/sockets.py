@@ -123,6 +123,11 @@ class Sockets:
         return {key: self._bound[key].endpoint if key in self._bound else None for key in self._wanted}
 
     @property
+    def connected(self) -> dict[str, int]:
+        """Peers that are connected to each socket, by what its monitor told last. From any thread."""
+        return {key: bound.connections.established for key, bound in list(self._bound.items())}
+
+    @property
     def pub(self) -> Socket | None:
         """Results, heartbeats, states, alarms."""
         return self._bound["publish"].socket if "publish" in self._bound else None

@@ -1,0 +1,29 @@
+"""`monitor:` of a pipeline: the pages and metrics that the node serves."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from edge_app.config.base import Section, YamlPath
+
+
+class Monitor(Section):
+    """A small web server beside the line; read-only."""
+
+    http: str | None = Field(
+        default=None,
+        title="Address",
+        description="ADDRESS:PORT of the operator page and /metrics, e.g. 127.0.0.1:8560; null: no server."
+        " An address that other machines reach needs token_file.",
+    )
+    token_file: YamlPath | None = Field(
+        default=None,
+        title="Token",
+        description="File with one line of 16 or more characters, readable by its owner alone. Browsers give it once"
+        " (http://.../?token=...), programs as `Authorization: Bearer`; null: only this machine may look.",
+    )
+    pictures: bool = Field(
+        default=True,
+        title="Pictures",
+        description="Show pictures of parts that did not pass. They are held in memory, the last ones only.",
+    )

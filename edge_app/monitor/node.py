@@ -1,0 +1,93 @@
+"""The monitor of one node: feed, view and server, put together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from edge_app.config.monitor import Monitor as MonitorSection
+from edge_app.errors import BusError
+from edge_app.governor import Governor
+from edge_app.line import Line
+from edge_app.monitor.access import read_token
+from edge_app.monitor.feed import Feed
+from edge_app.monitor.operator import OperatorPage
+from edge_app.monitor.pictures import Pictures
+from edge_app.monitor.server import Server
+from edge_app.monitor.view import LOOK_S, View, Watched, WatchedZone
+from edge_app.placed import Placed
+from edge_app.results import Outlet
+
+log = logging.getLogger(__name__)
+ALARM = "MONITOR_FAILED"
+
+
+class Monitor:
+    """Made before the line, which sends its results through `feed`; started with it.
+
+    Args:
+        section: `monitor:` of the pipeline, with an address.
+        outlet: of the node.
+
+    Raises:
+        ConfigError: address or token can't be used, or other machines could look without one.
+    """
+
+    def __init__(self, section: MonitorSection, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._pictures = Pictures() if section.pictures else None
+        self.feed = Feed(outlet, self._pictures)
+        token = None if section.token_file is None else read_token(section.token_file)
+        self._view: View | None = None
+        self.server = Server(section.http or "", token, self._look, LOOK_S)
+
+    def start(
+        self, line: Line, placed: Placed, deadline_ms: float | None, camera_trouble: Callable[[], str | None]
+    ) -> None:
+        """Serves from here on. A page that can't be served is an alarm; the line goes on without it."""
+        deadline_us = None if deadline_ms is None else round(deadline_ms * 1000)
+        self._view = View(
+            self.feed, self._pictures, watch(line, self._outlet, placed, deadline_us, camera_trouble)
+        )
+        if self._pictures is not None:
+            self._pictures.start()
+        try:
+            self.server.start([OperatorPage(self._view)])
+        except BusError as error:
+            log.error("%s", error)
+            self._outlet.alarm(ALARM, True, f"{error.what}: {error.got}", error.remedy or "restart the node")
+            return
+        log.info("operator page: %s", self.server.url)
+
+    def close(self) -> None:
+        """Ends server and pictures; frames that were borrowed are handed on before."""
+        self.server.close()
+        if self._pictures is not None:
+            self._pictures.close()
+
+    def _look(self) -> None:
+        if self._view is not None:
+            self._view.look()
+
+
+def watch(
+    line: Line, outlet: Outlet, placed: Placed, deadline_us: int | None, camera_trouble: Callable[[], str | None]
+) -> Watched:
+    """What the view looks at: with zones and the scheduler's words, where there are any."""
+    governor, sampler = placed.placer, placed.sampler
+    if not isinstance(governor, Governor):
+        return Watched(line, outlet, deadline_us, camera_trouble=camera_trouble)
+    limits = governor.limits
+    zones = () if sampler is None else tuple(zone for zone in sampler.zones if zone.name in limits)
+    return Watched(
+        line,
+        outlet,
+        deadline_us,
+        tuple(
+            WatchedZone(zone, limits[zone.name].warm_c, limits[zone.name].hot_c, limits[zone.name].trip_c)
+            for zone in zones
+        ),
+        (lambda: None) if sampler is None else (lambda: sampler.latest),
+        lambda: governor.decision.detail,
+        camera_trouble,
+    )

@@ -91,12 +91,18 @@ def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
     if kind not in FORMATS:
         raise ConfigError("can't tell the format", where=f"--out {args.out}", wanted="--format csv, jsonl or parquet")
     results = Readable(connection, runs)
-    if kind == "parquet":
-        write_parquet(args.out, results)
-    else:
-        writer = write_csv if kind == "csv" else write_jsonl
-        with opened(args.out) as stream:
-            writer(stream, results)
+    try:
+        if kind == "parquet":
+            write_parquet(args.out, results)
+        else:
+            writer = write_csv if kind == "csv" else write_jsonl
+            with opened(args.out) as stream:
+                writer(stream, results)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # no such folder, a full disk
+        where = f"--out {args.out}" if args.out is not None else "stdout"
+        raise ConfigError("can't write there", where=where, got=error.strerror or str(error)) from error
     people().print(f"{results.count} results of {len(runs)} runs; {len(results.damaged)} damaged ones left out")
     for place in results.damaged[:MAX_PROBLEMS]:
         people().print(f"  damaged: {place}")
@@ -127,11 +133,7 @@ def opened(file: Path | None) -> Iterator[TextIO]:
     if file is None:
         yield sys.stdout
         return
-    try:
-        stream = file.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise ConfigError("can't write there", where=f"--out {file}", got=error.strerror) from error
-    with stream:
+    with file.open("w", encoding="utf-8", newline="") as stream:
         yield stream
 
 

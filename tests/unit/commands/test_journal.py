@@ -91,6 +91,18 @@ def test_parquet_keeps_types(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert rows[1]["worst_label"] is None
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_place_that_can_not_be_written_is_told(
+    file: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow.parquet")
+    capsys.readouterr()
+    for place in (file.parent / "nowhere" / "out", Path("/dev/full")):
+        assert main(["journal", "export", str(file), "--format", kind, "--out", str(place)]) == 2
+        assert f"--out {place}: can't write there" in capsys.readouterr().err
+
+
 def test_verify_says_all_is_well(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(capsys, "verify", file, "--json")
     assert (code, json.loads(out)) == (0, {"ok": True, "runs": 2, "results": 42, "found": 0, "problems": []})

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from edge_app.commands.plan_tables import show_plans
 from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Manifest, Plan
@@ -242,45 +243,8 @@ def run_compile(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"model": manifest.name, "plans": [plan.model_dump(mode="json") for plan in plans]})
     else:
-        print_table(f"Plans of {manifest.name}", PLAN_COLUMNS, [plan_row(folder, plan) for plan in plans])
+        show_plans(f"Plans of {manifest.name}", folder, plans)
     return int(ExitCode.OK)
-
-
-PLAN_COLUMNS = (
-    "plan",
-    "SoC",
-    "MB",
-    "segments",
-    "crossings",
-    "kB cross",
-    "M cycles",
-    "float ops",
-    "fused",
-    "MACs 8/16 bit, M",
-)
-
-
-def plan_row(folder: Path, plan: Plan) -> tuple[object, ...]:
-    """A plan in a table."""
-    file = folder / plan.artifacts[0].file
-    size = f"{file.stat().st_size / 1e6:.1f}" if file.is_file() else "not made"
-    r = plan.report
-    if r is None:
-        return (plan.plan, plan.soc, size, *(None,) * (len(PLAN_COLUMNS) - 3))
-    fused = ", ".join(f"{count} {kind}" for kind, count in r.fused_ops.items())
-    cycles = None if r.simulated_cycles is None else f"{r.simulated_cycles / 1e6:.3g}"
-    return (
-        plan.plan,
-        plan.soc,
-        size,
-        r.segments,
-        r.crossings,
-        f"{r.crossing_bytes / 1e3:.0f}",
-        cycles,
-        ", ".join(r.float_ops) or "none",
-        fused or "none",
-        f"{r.macs_a8 / 1e6:.4g} / {r.macs_a16 / 1e6:.4g}",
-    )
 
 
 def plan_kinds(text: str) -> list[PlanKind]:

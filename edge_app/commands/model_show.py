@@ -6,7 +6,7 @@ import argparse
 import datetime
 from typing import Any
 
-from edge_app.commands.model_make import PLAN_COLUMNS, plan_row
+from edge_app.commands.plan_tables import show_plans, show_verified
 from edge_app.commands.report import print_json, print_table
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import BoardRecord, Manifest
@@ -29,34 +29,16 @@ def run_show(args: argparse.Namespace) -> int:
     print_table(f"{manifest.name} {manifest.version}", ("", ""), _facts(manifest))
     npu = [plan for plan in manifest.plans if plan.soc]
     if npu:
-        print_table("Plans", PLAN_COLUMNS, [plan_row(folder, plan) for plan in npu])
-    rows = [
-        (
-            plan.plan,
-            plan.soc,
-            v.on,
-            v.images,
-            v.cosine_min,
-            *_metrics(v.metrics, v.float_metrics),
-            len(v.verdicts_flipped),
-            "yes" if v.ok else "NO",
-            "simulated" if v.simulated else "board",
-        )
-        for plan in npu
-        for v in plan.verified
-    ]
-    if rows:
-        columns = ("plan", "SoC", "on", "images", "cosine", "metric", "plan", "float", "flipped", "held", "where")
-        print_table("Verified", columns, rows)
+        show_plans("Plans", folder, npu)
+        show_verified(npu)
     if manifest.boards:
         print_table(
             "Seen on boards",
-            ("board", "SoC", "plan", "loads", "ms", "firmware", "versions", "date", "note"),
+            ("board", "plan", "loads", "ms", "firmware", "versions", "date", "note"),
             [
                 (
                     b.board,
-                    b.soc,
-                    b.plan,
+                    f"{b.plan} {b.soc}",
                     "yes" if b.loads else "NO",
                     b.latency_ms,
                     b.firmware,
@@ -88,11 +70,6 @@ def _facts(manifest: Manifest) -> list[tuple[str, object]]:
         for m in manifest.measured
     ]
     return facts
-
-
-def _metrics(plan: dict[str, float], of_float: dict[str, float]) -> tuple[str, float | None, float | None]:
-    name = next(iter(plan), "")
-    return name, plan.get(name), of_float.get(name)
 
 
 def run_list(args: argparse.Namespace) -> int:

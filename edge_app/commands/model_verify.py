@@ -15,7 +15,7 @@ from edge_app.config.manifest import Manifest, Plan
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
 from edge_app.runtime.qnn import is_simulator
-from edge_app.toolchain import compile, drift, graph, measure, remake, verify
+from edge_app.toolchain import agreement, compile, drift, graph, measure, remake, verify
 from edge_app.toolchain.dataset import pictures_in, read_dataset
 from edge_app.toolchain.golden import golden_samples
 from edge_app.toolchain.measure import Sample, Side
@@ -42,10 +42,11 @@ def run_verify(args: argparse.Namespace) -> int:
             rung.drift = _drift(folder, manifest, ladder.side, rung, samples[:DRIFT_PICTURES])
     ok = all(rung.ok for rung in rungs)
     if args.write:
-        _write(folder, manifest, rungs, on)
+        _write(folder, manifest, rungs, samples, on)
     document = {
         "ok": ok, "model": manifest.name, "on": on, "images": len(samples), "simulated": is_simulator(),
         "gates": {"cosine": gates.cosine, "loss": gates.loss}, "rungs": [rung.document() for rung in rungs],
+        "agreements": _agreements(plans, rungs, samples, on),
     }  # fmt: skip
     if args.json:
         print_json(document)
@@ -113,7 +114,21 @@ def _drift(folder: Path, manifest: Manifest, side: Side, rung: verify.Rung, samp
     return start or f"nowhere steeply; lowest at {worst.layer} (cosine {worst.cosine:.4f})"
 
 
-def _write(folder: Path, manifest: Manifest, rungs: Sequence[verify.Rung], on: str) -> None:
+def _agreements(
+    plans: Sequence[Plan], rungs: Sequence[verify.Rung], samples: Sequence[Sample], on: str
+) -> list[dict[str, Any]]:
+    """For --json: each plan beside the others, and whether that was enough parts."""
+    return [
+        {
+            "soc": plan.soc, "plan": str(plan.plan), "with": str(one.plan), "parts": one.parts,
+            "enough_parts": agreement.enough(one), "disagreed": list(one.disagreed),
+        }
+        for plan in plans
+        for one in agreement.agreements_of(plan, rungs, samples, on)
+    ]  # fmt: skip
+
+
+def _write(folder: Path, manifest: Manifest, rungs: Sequence[verify.Rung], samples: Sequence[Sample], on: str) -> None:
     """Puts the rungs into the plans, and notes which plans agree in every verdict."""
     float_value = next(rung.value or 0.0 for rung in rungs if rung.name == "float")
     by_plan = {(rung.plan, rung.soc): rung for rung in rungs}
@@ -124,11 +139,8 @@ def _write(folder: Path, manifest: Manifest, rungs: Sequence[verify.Rung], on: s
             continue
         kept = tuple(old for old in plan.verified if old.on != on)
         entry = verify.verified(rung, float_value, on, is_simulator())
-        others = [
-            other for (kind, soc), other in by_plan.items() if kind and other is not rung and soc in (plan.soc, None)
-        ]
-        agrees = [str(other.plan) for other in others if other.ok and set(other.flipped) == set(rung.flipped)]
-        changed.append(plan.model_copy(update={"verified": (*kept, entry), "agrees_with": tuple(sorted(set(agrees)))}))
+        agreed = tuple(agreement.agreements_of(plan, rungs, samples, on))
+        changed.append(agreement.with_agreements(plan.model_copy(update={"verified": (*kept, entry)}), agreed))
     compile.record_plans(folder, changed)
 
 
@@ -152,3 +164,12 @@ def _show(document: dict[str, Any]) -> None:
             say(f"{rung['rung']}: {text}")
         if rung["drift_starts_at"]:
             say(f"{rung['rung']}: drift starts at {rung['drift_starts_at']}")
+    for one in document["agreements"]:
+        pair = f"{one['plan']} and {one['with']} on {one['soc']}"
+        for text in one["disagreed"]:
+            say(f"{pair} differ: {text}; a line will not switch between them")
+    if document["images"] < agreement.ENOUGH_PARTS:
+        say(
+            f"agreement of plans rests on {document['images']} parts: too few to speak for a line"
+            f" ({agreement.ENOUGH_PARTS} or more do)"
+        )

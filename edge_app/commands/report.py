@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-WIDTH_IN_PIPES = 120
+WIDTH_IN_PIPES = 100
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:

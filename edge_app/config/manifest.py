@@ -99,6 +99,15 @@ class Verified(Section):
     ok: bool = Field(title="Held", description="Whether every gate held.")
 
 
+class Agreement(Section):
+    """The verdicts of a plan beside those of another on the same parts."""
+
+    plan: PlanKind = Field(title="With", description="The other plan, of the same SoC or on the CPU.")
+    on: str = Field(title="Data and split")
+    parts: int = Field(ge=1, title="Parts", description="How many were judged by both; few prove little.")
+    disagreed: tuple[str, ...] = Field((), title="Disagreed", description="Parts with another verdict; why, if none.")
+
+
 class Plan(Section):
     """One way to run the model: a plan of one SoC."""
 
@@ -117,12 +126,18 @@ class Plan(Section):
         None, title="Source", description="QDQ model it is compiled from, where that is not the model's quantised one."
     )
     host_ops: tuple[str, ...] = Field((), title="Host ops", description="Op kinds planned to run on the CPU.")
+    edges_pinned: bool = Field(
+        False, title="Edges pinned", description="Q and DQ that stand alone are planned for the CPU: integers cross."
+    )
     host_nodes: tuple[str, ...] = Field((), title="Host nodes", description="Single nodes planned to run on the CPU.")
     report: PlanReport | None = Field(None, title="Report", description="What the compiler made of it.")
     verified: tuple[Verified, ...] = ()
     agrees_with: tuple[PlanKind, ...] = Field(
-        (), title="Agrees with", description="Plans whose verdicts on the golden set were the same at build time."
+        (),
+        title="Agrees with",
+        description="Plans whose verdicts were the same wherever both were verified: a line may switch to them.",
     )
+    agreements: tuple[Agreement, ...] = Field((), title="Agreements", description="What `agrees_with` rests on.")
 
 
 class Calibration(Section):

@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,12 +87,16 @@ def _bits(index: Index, node: NodeProto) -> int:
     return 0 if zero is None else BITS.get(zero.data_type, 0)
 
 
-def read_profile(rows: Sequence[tuple[str, str, int]], model: ModelProto) -> Profile:
+def read_profile(
+    rows: Sequence[tuple[str, str, int]], model: ModelProto, host: Collection[str] = frozenset()
+) -> Profile:
     """Cycles by node, what stayed float, and what was fused.
 
     Args:
         rows: (level, event, cycles) of a run's profile, in order; each inference begins again.
         model: the QDQ model that was compiled, for its node names.
+        host: names of the nodes that ran on the CPU: theirs is no float on the NPU, even where what they make crosses
+            in float and is quantised by the NPU.
     """
     per_run = cycles_by_run(rows)
     nodes: dict[str, list[int]] = {}
@@ -103,7 +107,7 @@ def read_profile(rows: Sequence[tuple[str, str, int]], model: ModelProto) -> Pro
     return Profile(
         cycles=int(statistics.median(per_run)) if per_run else 0,
         by_node=by_node,
-        float_ops=tuple(sorted(_float_ops(by_node, model))),
+        float_ops=tuple(sorted(_float_ops(by_node, model, host))),
         fused_ops=_fused(by_node, model),
         transposes=sum(1 for name, cycles in by_node.items() if cycles and "Transpose" in name),
     )
@@ -140,7 +144,7 @@ def _median_per_run(values: list[int], runs: int) -> int:
     return int(statistics.median(sum(values[i : i + share]) for i in range(0, len(values), share)))
 
 
-def _float_ops(by_node: dict[str, int], model: ModelProto) -> Iterable[str]:
+def _float_ops(by_node: dict[str, int], model: ModelProto, host: Collection[str]) -> Iterable[str]:
     """Q and DQ nodes with cycles of their own: the op behind them runs in float.
 
     A Q right behind a DQ only changes the width (8 to 16 bits and back): no float op. At the graph's own edge a DQ or Q
@@ -151,12 +155,13 @@ def _float_ops(by_node: dict[str, int], model: ModelProto) -> Iterable[str]:
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or not by_node.get(node.name):
             continue
         if node.op_type == "DequantizeLinear":
-            others = [r for r in index.consumers.get(node.output[0], []) if r.op_type != "QuantizeLinear"]
+            readers = index.consumers.get(node.output[0], [])
+            others = [r for r in readers if r.op_type != "QuantizeLinear" and r.name not in host]
             if others:
                 yield f"{others[0].name} ({others[0].op_type})"
         else:
             maker = index.producer.get(node.input[0])
-            if maker is not None and maker.op_type != "DequantizeLinear":
+            if maker is not None and maker.op_type != "DequantizeLinear" and maker.name not in host:
                 yield f"{maker.name} ({maker.op_type})"
 
 

@@ -19,8 +19,8 @@ from edge_app.errors import ModelError, RuntimeFault
 from edge_app.model import sha256_of
 from edge_app.runtime import qnn
 from edge_app.toolchain import audit, graph, htp
-from edge_app.toolchain.partition import conversions_on_host
-from edge_app.toolchain.remake import EDGES
+from edge_app.toolchain.partition import conversions_on_host, edges_can_be_pinned
+from edge_app.toolchain.remake import EDGES, affinity
 from edge_app.toolchain.socs import Soc
 from edge_app.verdict import PlanKind
 
@@ -83,9 +83,11 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
     file = folder / wanted.file
     staged = file.with_name(f".{file.name}.staged")
     own = _own_source(folder, qdq, wanted)
-    source = source if own is None else folder / own.file
+    if own is not None:
+        source, qdq = folder / own.file, with_shapes(folder / own.file)
+    pinned = bool(wanted.host_ops) and edges_can_be_pinned(qdq, wanted.host_ops)
     try:
-        placed = htp.compile_plan(source, wanted.soc, staged, wanted.host_ops)
+        placed = htp.compile_plan(source, wanted.soc, staged, affinity(wanted.host_ops, pinned))
         _refuse_unplanned(placed, wanted, qdq)
         plan = onnx.load(staged)
         ran = _profiled(staged, quantized, wanted.soc)
@@ -93,7 +95,7 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
         staged.replace(file)
     finally:
         staged.unlink(missing_ok=True)
-    profile = audit.read_profile(ran.rows, qdq)
+    profile = audit.read_profile(ran.rows, qdq, {name for name, _ in ran.host_nodes})
     macs, crossings = audit.count_macs(qdq), audit.count_crossings(plan)
     versions = qnn.versions()
     return Plan(
@@ -114,6 +116,7 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
         ),
         source=own,
         host_ops=host_ops_of(placed),
+        edges_pinned=pinned,
         report=PlanReport(
             segments=crossings.segments,
             crossings=crossings.count,

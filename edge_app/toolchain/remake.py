@@ -30,8 +30,15 @@ def quantized_of(folder: Path, manifest: Manifest) -> tuple[Path, Quantized]:
 
 
 def affinity_of(plan: Plan) -> tuple[str, ...]:
-    """The host op kinds that the compiler is told of; those of the crossings follow by themselves."""
-    return tuple(op for op in plan.host_ops if op not in EDGES) if plan.plan.value == "hybrid" else ()
+    """The op kinds that the compiler is told to leave to the host; those of the crossings only if they are pinned."""
+    if plan.plan.value != "hybrid":
+        return ()
+    return affinity(tuple(op for op in plan.host_ops if op not in EDGES), plan.edges_pinned)
+
+
+def affinity(host_ops: tuple[str, ...], edges_pinned: bool) -> tuple[str, ...]:
+    """Host op kinds, and Q and DQ with them if they are pinned; in the order that the compiler is told them."""
+    return (*host_ops, *(sorted(EDGES) if edges_pinned else ()))
 
 
 def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:

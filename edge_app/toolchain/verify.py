@@ -36,8 +36,8 @@ Progress = Callable[[str], measure.Step]
 class Gates:
     """Floors that every rung has to hold.
 
-    The loss breaks its gate when it is above it and is more than chance: on few pictures mAP moves by whole points
-    either way, so the low end of the bootstrap interval of the loss must be above 0 as well.
+    The loss is held to its gate as it was measured. On few pictures mAP moves by whole points either way: the
+    bootstrap interval beside it says how much of the loss may be chance, and more pictures narrow it.
     """
 
     cosine: float = 0.99
@@ -60,6 +60,8 @@ class Rung:
     loss: float | None = None
     loss_low: float | None = None
     loss_high: float | None = None
+    verdicts: tuple[str, ...] = ()
+    """Of each picture."""
     flipped: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     drift: str | None = None
@@ -121,6 +123,7 @@ class Ladder:
         else:
             self.reference = whole
         rung = Rung("float", "cpu", None, len(self.samples), 1.0, 0.0, name, value, 0.0)
+        rung.verdicts = tuple(self.float_verdicts)
         rung.problems += stuck_outputs(self.reference, self.samples)
         self.rungs.append(rung)
 
@@ -156,11 +159,10 @@ class Ladder:
         interval = self._interval(found)
         if interval is not None:
             rung.loss_low, rung.loss_high = -interval.high, -interval.low
+        rung.verdicts = tuple(measure.verdicts(self.card, found))
         rung.flipped = [
             f"{sample.name}: {before} -> {after}"
-            for sample, before, after in zip(
-                self.samples, self.float_verdicts, measure.verdicts(self.card, found), strict=True
-            )
+            for sample, before, after in zip(self.samples, self.float_verdicts, rung.verdicts, strict=True)
             if before != after
         ]
         rung.problems += [
@@ -171,8 +173,7 @@ class Ladder:
         ]
         if rung.cosine is not None and rung.cosine < self.gates.cosine:
             rung.problems.append(f"cosine {rung.cosine:.4f} is below {self.gates.cosine}")
-        if rung.loss > self.gates.loss and (rung.loss_low is None or rung.loss_low > 0):
-            rung.problems.append(f"{metric} lost {100 * rung.loss:.2f} points, more than {100 * self.gates.loss:.2f}")
+        rung.problems += loss_problems(rung, self.gates)
         self.rungs.append(rung)
 
     def _interval(self, found: Sequence[Found]) -> Interval | None:
@@ -211,8 +212,8 @@ class Ladder:
         return [_read(self._kept(sha256, soc.name, s)) for s in self.samples], self._audited(plan, first)
 
     def _audited(self, plan: Plan, ran: htp.Ran) -> list[str]:
-        qdq = with_shapes(self.qdq_file)
-        profile = audit.read_profile(ran.rows, qdq)
+        qdq = with_shapes(self.qdq_file if plan.source is None else self.folder / plan.source.file)
+        profile = audit.read_profile(ran.rows, qdq, {name for name, _ in ran.host_nodes})
         on_cpu = {op for _, op in ran.host_nodes}
         problems = [f"{op} was planned for the CPU and ran on the NPU" for op in affinity_of(plan) if op not in on_cpu]
         problems += [
@@ -241,6 +242,16 @@ class Ladder:
 
     def _kept(self, sha256: str, where: str, sample: Sample) -> Path:
         return self.cache / f"{where}-{sha256[:16]}" / f"{sample.sha256[:16]}.npz"
+
+
+def loss_problems(rung: Rung, gates: Gates) -> list[str]:
+    """Whether a rung lost more than it may."""
+    if rung.loss is None or rung.loss <= gates.loss:
+        return []
+    text = f"{rung.metric} lost {100 * rung.loss:.2f} points, more than {100 * gates.loss:.2f}"
+    if rung.loss_low is not None and rung.loss_high is not None:
+        text += f" (95 % interval {100 * rung.loss_low:+.2f} .. {100 * rung.loss_high:+.2f}, {rung.images} pictures)"
+    return [text]
 
 
 def input_problems(side: Side, float_side: Side, samples: Sequence[Sample]) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import toys
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 
 SHIPPED = "qcs6490,qcs8550,sm8650,sm8750,sm8850"
 Model = Callable[..., subprocess.CompletedProcess[str]]
@@ -227,6 +227,35 @@ def test_hybrid_of_a_mixed_model_widens_on_the_host(plant: Path, tmp_path: Path)
     )  # fmt: skip
     assert report["ok"] is True
     assert document(model("compile", "toy", "--check", "--soc", "qcs8550", "--plans", "hybrid", "--json"))["ok"] is True
+
+
+def test_where_a_host_op_takes_8_bits_and_gives_16_integers_cross(plant: Path, tmp_path: Path) -> None:
+    """The SiLU before the raised convs is read by them alone: its Q to 16 bits used to run, in float, on the HTP."""
+    shutil.copytree(plant / "models", tmp_path / "models", ignore=shutil.ignore_patterns("plans"))
+    model = in_folder(tmp_path)
+    raised = ("--activations", "mixed", "--raise", "box16,cls16")
+    document(model("quantize", "toy", "--calibration", plant / "pictures", *raised, "--json"))
+    hybrid = document(model("compile", "toy", "--soc", "qcs8550", "--plans", "hybrid", "--json"))["plans"][0]
+    report = hybrid["report"]
+    assert (hybrid["edges_pinned"], report["float_ops"], report["macs_float"]) == (True, [], 0)
+    assert crossing_types(tmp_path / "models/toy/plans/qcs8550/hybrid.onnx") == {TensorProto.UINT8, TensorProto.UINT16}
+    # uint8 before and behind the SiLUs of 32, 16 and 8 px, uint16 behind the one of 4 px (8 channels each).
+    assert report["crossing_bytes"] == 8 * (2 * 32**2 + 2 * 16**2 + 2 * 8**2 + 3 * 4**2)
+    verified = document(
+        model("verify", "toy", "--data", plant / "pictures", "--limit", "4", "--soc", "qcs8550", "--plans", "hybrid",
+              "--json", "--cache", "cache")
+    )  # fmt: skip
+    assert verified["ok"] is True
+    assert document(model("compile", "toy", "--check", "--soc", "qcs8550", "--plans", "hybrid", "--json"))["ok"] is True
+
+
+def crossing_types(plan: Path) -> set[int]:
+    """Types of the tensors between NPU segments and host nodes."""
+    model = onnx.load(plan)
+    types = {info.name: info.type.tensor_type.elem_type for info in model.graph.value_info}
+    npu = {name for node in model.graph.node if node.op_type == "EPContext" for name in (*node.input, *node.output)}
+    host = {name for node in model.graph.node if node.op_type != "EPContext" for name in (*node.input, *node.output)}
+    return {types[name] for name in npu & host}
 
 
 def test_dlc_for_the_qnn_tools(plant: Path, tmp_path: Path) -> None:

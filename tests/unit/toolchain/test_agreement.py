@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edge_app.config.manifest import Agreement, Artifact, Plan
+from edge_app.toolchain.agreement import ENOUGH_PARTS, agreements_of, enough, with_agreements
+from edge_app.toolchain.measure import Sample
+from edge_app.toolchain.verify import Gates, Rung, loss_problems
+from edge_app.verdict import PlanKind
+
+SAMPLES = [Sample(f"part{n}", str(n), np.zeros((1, 1, 3), np.uint8)) for n in range(4)]
+GOOD = ("PASS", "FAIL", "PASS", "FAIL")
+
+
+def rung(plan: str | None, soc: str | None, verdicts: tuple[str, ...] = GOOD, problems: tuple[str, ...] = ()) -> Rung:
+    name = "float" if plan == "cpu" else "qdq on cpu" if plan is None else f"{plan} {soc}"
+    return Rung(name, plan, soc, 4, 1.0, 0.0, "map50_95", 0.6, 0.0, verdicts=verdicts, problems=list(problems))
+
+
+def plan(kind: PlanKind = PlanKind.HTP, **more: object) -> Plan:
+    artifact = Artifact(file="a.onnx", sha256="0" * 64)
+    return Plan(plan=kind, soc="qcs8550", artifacts=(artifact,), **more)  # type: ignore[arg-type]
+
+
+def test_a_plan_is_compared_with_those_of_its_soc_and_with_the_cpu() -> None:
+    other = ("PASS", "FAIL", "UNKNOWN", "PASS")
+    rungs = [
+        rung("cpu", None), rung(None, None, other), rung("htp", "qcs8550"), rung("hybrid", "qcs8550", other),
+        rung("hybrid", "qcs6490", other),
+    ]  # fmt: skip
+    cpu, hybrid = agreements_of(plan(), rungs, SAMPLES, "val")
+    assert (cpu.plan, cpu.parts, cpu.disagreed) == (PlanKind.CPU, 4, ())
+    assert hybrid.plan is PlanKind.HYBRID
+    assert hybrid.disagreed == ("part2: PASS, UNKNOWN by hybrid", "part3: FAIL, PASS by hybrid")
+    after = with_agreements(plan(), [cpu, hybrid])
+    assert after.agrees_with == (PlanKind.CPU,)
+
+
+@pytest.mark.parametrize("broken", ["htp", "hybrid"])
+def test_a_plan_that_broke_a_gate_agrees_with_nobody(broken: str) -> None:
+    rungs = [
+        rung("cpu", None),
+        rung("htp", "qcs8550", problems=("x",) if broken == "htp" else ()),
+        rung("hybrid", "qcs8550", problems=("x",) if broken == "hybrid" else ()),
+    ]
+    agreements = list(agreements_of(plan(), rungs, SAMPLES, "val"))
+    agreeing = with_agreements(plan(), agreements).agrees_with
+    assert agreeing == (() if broken == "htp" else (PlanKind.CPU,))
+    assert f"{broken} qcs8550: a gate was not held" in agreements[-1].disagreed
+
+
+def test_what_this_run_did_not_measure_is_kept_and_a_difference_anywhere_counts() -> None:
+    before = plan(
+        agreements=(
+            Agreement(plan=PlanKind.HYBRID, on="val", parts=10),
+            Agreement(plan=PlanKind.CPU, on="test", parts=139, disagreed=("part7: PASS, FAIL by cpu",)),
+        )
+    )
+    after = with_agreements(before, [Agreement(plan=PlanKind.CPU, on="val", parts=10)])
+    assert after.agrees_with == (PlanKind.HYBRID,)
+    kept = [(one.plan.value, one.on) for one in after.agreements]
+    assert kept == [("hybrid", "val"), ("cpu", "test"), ("cpu", "val")]
+    again = with_agreements(after, [Agreement(plan=PlanKind.CPU, on="test", parts=139)])
+    assert again.agrees_with == (PlanKind.CPU, PlanKind.HYBRID)
+
+
+def test_few_parts_are_marked() -> None:
+    assert not enough(Agreement(plan=PlanKind.CPU, on="val", parts=ENOUGH_PARTS - 1))
+    assert enough(Agreement(plan=PlanKind.CPU, on="val", parts=ENOUGH_PARTS))
+
+
+def test_the_loss_is_held_to_its_gate_as_measured_even_where_it_may_be_chance() -> None:
+    lossy = rung("htp", "qcs8550")
+    lossy.loss, lossy.loss_low, lossy.loss_high = 0.021, -0.004, 0.05
+    (said,) = loss_problems(lossy, Gates())
+    assert said == "map50_95 lost 2.10 points, more than 1.50 (95 % interval -0.40 .. +5.00, 4 pictures)"
+    lossy.loss = 0.0149
+    assert loss_problems(lossy, Gates()) == []
+    lossy.loss, lossy.loss_low, lossy.loss_high = 0.02, None, None
+    assert loss_problems(lossy, Gates()) == ["map50_95 lost 2.00 points, more than 1.50"]

@@ -27,6 +27,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class PatientLine(Line):
+    """A client that waits for its answers as long as a busy machine needs."""
+
+    def command(self, name: str, timeout_s: float = PATIENCE_S, **fields: Any) -> Mapping[str, Any]:
+        """As `Line.command`."""
+        return super().command(name, timeout_s, **fields)
+
+
 class NodeProcess:
     """One node. Restarted with `start` it listens at the same places and writes the same journal.
 
@@ -78,7 +86,7 @@ class NodeProcess:
 
     def line(self, **more: Any) -> Line:
         """A client of it."""
-        return Line(self.publish, self.commands, **more)
+        return PatientLine(self.publish, self.commands, **more)
 
     def async_line(self, *, start: Position | Start = Start.NOW, keys: Keys | None = None) -> AsyncLine:
         """A client of it, for asyncio."""

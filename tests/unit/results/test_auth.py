@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,7 @@ def test_a_known_key_gets_results_and_answers(node: Outlet, plant: Plant, sealin
         assert line.command("hello")["role"] == "controller"
         until_subscribed(node, line)
         node.result(sealing.seal())
-        result = line.next(5)
+        result = line.next(40)
         assert result is not None
         assert result.seq == 1
 
@@ -117,8 +116,11 @@ def test_others_meet_silence_and_are_counted(
 
 
 def test_the_nodes_own_test_is_not_counted(node: Outlet, plant: Plant) -> None:
-    time.sleep(0.3)
-    assert status(node, plant)["wire"]["connections_refused"] == 0
+    with connect(node, plant.keys("engineer")) as line:
+        line.command("hello")
+        first = line.heartbeat
+        until(lambda: line.next(0.05) is None and line.heartbeat not in (None, first))
+        assert line.command("status")["wire"]["connections_refused"] == 0
 
 
 def test_a_role_bounds_what_a_client_may_do(node: Outlet, plant: Plant) -> None:
@@ -152,18 +154,18 @@ def test_a_revoked_key_is_out_at_once_and_the_others_lose_nothing(
             line.command("hello")
             until_subscribed(node, line)
         node.result(sealing.seal())
-        assert [line.next(5).seq for line in (revoked, kept)] == [1, 1]  # type: ignore[union-attr]
+        assert [line.next(40).seq for line in (revoked, kept)] == [1, 1]  # type: ignore[union-attr]
         plant.allow("controller", "engineer")
         node.reload()
         for _ in range(50):
             node.result(sealing.seal())
-        assert [kept.next(5).seq for _ in range(50)] == list(range(2, 52))  # type: ignore[union-attr]
+        assert [kept.next(40).seq for _ in range(50)] == list(range(2, 52))  # type: ignore[union-attr]
         with pytest.raises(NoAnswer):
             revoked.command("hello", timeout_s=1)
         late = revoked.next(0.5)
-        assert late is None or late.delivery == "live", "what came in before the revocation"
+        assert late is None or late.delivery != "replayed", "what came in before the revocation"
         node.result(sealing.seal())
-        assert kept.next(5).seq == 52  # type: ignore[union-attr]
+        assert kept.next(40).seq == 52  # type: ignore[union-attr]
         while (result := revoked.next(0.3)) is not None:
             assert result.seq < 52
 
@@ -175,7 +177,7 @@ def test_a_client_that_was_refused_gets_in_once_its_key_is_known(node: Outlet, p
         assert line.next(0.5) is None
         plant.allow("engineer", "viewer")
         node.reload()
-        until(lambda: line.next(0.1) is None and line.fault is None, 12)
+        until(lambda: line.next(0.1) is None and line.fault is None)
 
 
 def test_a_list_that_can_not_be_read_leaves_the_old_one_in_force(node: Outlet, plant: Plant) -> None:

@@ -10,11 +10,9 @@ from typing import Any, Self, TypeVar
 import zmq
 import zmq.asyncio
 
-from edge_app.client.access import Keys
-from edge_app.client.followed import COMMANDS, PUBLISH, Followed, NoAnswer, checked, monotonic_us, utc_us
-from edge_app.client.messages import Position, Result, Start
+from edge_app.client.followed import Followed, monotonic_us
+from edge_app.client.messages import Result
 from edge_app.client.session import Answer
-from edge_app.client.sockets import open_dealer, open_sub
 
 FoundT = TypeVar("FoundT")
 TICK_S = 0.02
@@ -26,18 +24,7 @@ class AsyncLine(Followed):
     Messages are taken in by tasks of its own, so heartbeats are seen whatever the program waits for.
     """
 
-    def __init__(
-        self,
-        publish: str = PUBLISH,
-        commands: str | None = COMMANDS,
-        *,
-        node: str | None = None,
-        start: Position | Start = Start.NOW,
-        keys: Keys | None = None,
-        max_age_s: float = 0.5,
-    ) -> None:
-        super().__init__(node, start, can_ask=commands is not None, max_age_s=max_age_s)
-        self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
+    def _begin(self) -> None:
         self._context = zmq.asyncio.Context()
         self._changed = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,7 +50,7 @@ class AsyncLine(Followed):
 
     async def next(self, timeout_s: float | None = None) -> Result | None:
         """The next result; None if none came within the time (None: wait for ever)."""
-        return await self._until(lambda: self._session.take(monotonic_us(), utc_us()), timeout_s)
+        return await self._until(self._take, timeout_s)
 
     async def __aiter__(self) -> AsyncIterator[Result]:
         """Results, for ever."""
@@ -85,15 +72,10 @@ class AsyncLine(Followed):
         await self.command("announce", trigger_id=trigger_id, part_id=part_id)
 
     async def _wait_for(self, name: str, timeout_s: float, fields: Mapping[str, Any]) -> Answer:
-        if self._commands is None:
-            raise NoAnswer(f"{name}: this AsyncLine was made without a commands endpoint")
-        request_id = self._session.request(name, fields, monotonic_us())
+        request_id = self._ask(name, fields)
         await self._send_due()
         answer = await self._until(lambda: self._session.answer(request_id), timeout_s)
-        if answer is None:
-            self._session.forget(request_id)
-            raise NoAnswer(f"{name}: no reply within {timeout_s:g} s")
-        return checked(answer)
+        return self._answered(name, request_id, answer, timeout_s)
 
     async def _until(self, look: Callable[[], FoundT | None], timeout_s: float | None) -> FoundT | None:
         try:
@@ -106,10 +88,9 @@ class AsyncLine(Followed):
             return None
 
     def _open(self) -> None:
-        sub = open_sub(self._context, self._publish, self._node, self._keys)
-        self._tasks = [asyncio.create_task(self._receive(sub, self._session.published))]
-        if self._commands is not None:
-            self._dealer = open_dealer(self._context, self._commands, self._keys)
+        self._tasks = [asyncio.create_task(self._receive(self._open_sub(self._context), self._session.published))]
+        self._dealer = self._open_dealer(self._context)
+        if self._dealer is not None:
             self._tasks.append(asyncio.create_task(self._receive(self._dealer, self._session.replied)))
 
     async def _receive(self, sock: zmq.asyncio.Socket, take: Callable[[Sequence[bytes], int], None]) -> None:

@@ -1,4 +1,4 @@
-"""What `Line` and `AsyncLine` tell of the node they follow."""
+"""What `Line` and `AsyncLine` have in common: all but the waiting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from edge_app.client.messages import Position, Start
+import zmq
+
+from edge_app.client.access import Keys
+from edge_app.client.messages import Position, Result, Start
 from edge_app.client.session import Answer, Session
+from edge_app.client.sockets import open_dealer, open_sub
 
 PUBLISH = "tcp://127.0.0.1:5560"
 COMMANDS = "tcp://127.0.0.1:5561"
@@ -29,10 +33,64 @@ class NoAnswer(Exception):
 
 
 class Followed:
-    """A node as it is known so far."""
+    """A node as it is known so far.
 
-    def __init__(self, node: str | None, start: Position | Start, *, can_ask: bool, max_age_s: float) -> None:
-        self._session = Session(node, start, can_ask=can_ask, max_age_us=round(max_age_s * 1e6))
+    Args:
+        publish: the node's PUB endpoint.
+        commands: its ROUTER endpoint; None: no commands and no replay, gaps are lost (and counted).
+        node: `line/station`; None: the first that is heard there.
+        start: a Position (go on after it), Start.OLDEST, or Start.NOW.
+        keys: where the node has keys.
+        max_age_s: an older result is STALE. Without `commands` the two clocks must agree for this.
+    """
+
+    def __init__(
+        self,
+        publish: str = PUBLISH,
+        commands: str | None = COMMANDS,
+        *,
+        node: str | None = None,
+        start: Position | Start = Start.NOW,
+        keys: Keys | None = None,
+        max_age_s: float = 0.5,
+    ) -> None:
+        self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
+        self._session = Session(node, start, can_ask=commands is not None, max_age_us=round(max_age_s * 1e6))
+        self._begin()
+
+    def _begin(self) -> None:
+        """What the one or the other needs before its first wait."""
+        raise NotImplementedError
+
+    def _open_sub(self, context: zmq.Context[Any]) -> Any:
+        return open_sub(context, self._publish, self._node, self._keys)
+
+    def _open_dealer(self, context: zmq.Context[Any]) -> Any | None:
+        """None: this client sends no commands."""
+        return None if self._commands is None else open_dealer(context, self._commands, self._keys)
+
+    def _take(self) -> Result | None:
+        return self._session.take(monotonic_us(), utc_us())
+
+    def _ask(self, name: str, fields: Mapping[str, Any]) -> str:
+        """Puts a command among those that are due; its request id."""
+        if self._commands is None:
+            raise NoAnswer(f"{name}: this {type(self).__name__} was made without a commands endpoint")
+        return self._session.request(name, fields, monotonic_us())
+
+    def _answered(self, name: str, request_id: str, answer: Answer | None, timeout_s: float) -> Answer:
+        """The answer to a command.
+
+        Raises:
+            CommandRefused: the node said no, and why.
+            NoAnswer: there is none.
+        """
+        if answer is None:
+            self._session.forget(request_id)
+            raise NoAnswer(f"{name}: no reply within {timeout_s:g} s")
+        if answer.fields.get("ok") is not True:
+            raise CommandRefused(str(answer.fields.get("code")), str(answer.fields.get("message")))
+        return answer
 
     @property
     def fault(self) -> str | None:
@@ -67,17 +125,6 @@ class Followed:
     @property
     def _full(self) -> bool:
         return len(self._session.follower.ready) >= MAX_READY
-
-
-def checked(answer: Answer) -> Answer:
-    """The answer, unless it is an error.
-
-    Raises:
-        CommandRefused: it is.
-    """
-    if answer.fields.get("ok") is not True:
-        raise CommandRefused(str(answer.fields.get("code")), str(answer.fields.get("message")))
-    return answer
 
 
 def monotonic_us() -> int:

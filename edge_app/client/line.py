@@ -8,11 +8,9 @@ from typing import Any, Self
 
 import zmq
 
-from edge_app.client.access import Keys
-from edge_app.client.followed import COMMANDS, PUBLISH, Followed, NoAnswer, checked, monotonic_us, utc_us
-from edge_app.client.messages import Position, Result, Start
+from edge_app.client.followed import Followed, monotonic_us
+from edge_app.client.messages import Result
 from edge_app.client.session import Answer
-from edge_app.client.sockets import open_dealer, open_sub
 
 MAX_TURN = 256
 """Messages taken from a socket before the program gets a result again."""
@@ -22,31 +20,12 @@ CONNECTING_US = 20_000
 class Line(Followed):
     """One inspection node. Each result is handed over once, in order; what was missed is asked for again.
 
-    Args:
-        publish: the node's PUB endpoint.
-        commands: its ROUTER endpoint; None: no commands and no replay, gaps are lost (and counted).
-        node: `line/station`; None: the first that is heard there.
-        start: a Position (go on after it), Start.OLDEST, or Start.NOW.
-        keys: where the node has keys.
-        max_age_s: an older result is STALE. Without `commands` the two clocks must agree for this.
-
     Not for sharing between threads. Made after any fork. Messages are taken in while `next` (or a command) waits;
     call it often: a program that does not is told the truth late (results come STALE), but loses nothing.
     """
 
-    def __init__(
-        self,
-        publish: str = PUBLISH,
-        commands: str | None = COMMANDS,
-        *,
-        node: str | None = None,
-        start: Position | Start = Start.NOW,
-        keys: Keys | None = None,
-        max_age_s: float = 0.5,
-    ) -> None:
-        super().__init__(node, start, can_ask=commands is not None, max_age_s=max_age_s)
+    def _begin(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
         self._open()
 
     def next(self, timeout_s: float | None = None) -> Result | None:
@@ -54,7 +33,7 @@ class Line(Followed):
         end_us = None if timeout_s is None else monotonic_us() + round(timeout_s * 1e6)
         self._turn(0)  # heartbeats are seen, however many results wait
         while True:
-            result = self._session.take(monotonic_us(), utc_us())
+            result = self._take()
             if result is not None:
                 return result
             if end_us is not None and monotonic_us() >= end_us:
@@ -96,10 +75,7 @@ class Line(Followed):
         self.close()
 
     def _open(self) -> None:
-        self._sub = open_sub(self._context, self._publish, self._node, self._keys)
-        self._dealer = None
-        if self._commands is not None:
-            self._dealer = open_dealer(self._context, self._commands, self._keys)
+        self._sub, self._dealer = self._open_sub(self._context), self._open_dealer(self._context)
         self._poller = zmq.Poller()
         for sock in (self._sub, self._dealer):
             if sock is not None:
@@ -112,16 +88,11 @@ class Line(Followed):
         self._open()
 
     def _wait_for(self, name: str, timeout_s: float, fields: Mapping[str, Any]) -> Answer:
-        if self._dealer is None:
-            raise NoAnswer(f"{name}: this Line was made without a commands endpoint")
         end_us = monotonic_us() + round(timeout_s * 1e6)
-        request_id = self._session.request(name, fields, monotonic_us())
-        while (answer := self._session.answer(request_id)) is None:
-            if monotonic_us() >= end_us:
-                self._session.forget(request_id)
-                raise NoAnswer(f"{name}: no reply within {timeout_s:g} s")
+        request_id = self._ask(name, fields)
+        while (answer := self._session.answer(request_id)) is None and monotonic_us() < end_us:
             self._turn(end_us)
-        return checked(answer)
+        return self._answered(name, request_id, answer, timeout_s)
 
     def _turn(self, end_us: int | None) -> None:
         """Sends what is due, waits until `end_us` at most (0: not at all), takes in what has come."""

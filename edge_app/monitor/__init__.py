@@ -8,7 +8,7 @@ the monitor's own two threads. How a picture of the line comes about, file by fi
     history.py    the last hour by minute and cause; histograms
     view.py       the line as it stands now, as plain data
     server.py     HTTP: who may look (access.py), pages, streams
-    operator.py   the operator page; scrape.py: /metrics. A page is anything with `routes()`: see `node.Monitor`
+    operator.py   the operator page; metrics.py: /metrics. A page is anything with `routes()`: see `node.Monitor`
 """
 
 from edge_app.monitor.node import Monitor

@@ -11,6 +11,7 @@ from edge_app.governor import Governor
 from edge_app.line import Line
 from edge_app.monitor.access import read_token
 from edge_app.monitor.feed import Feed
+from edge_app.monitor.metrics import MetricsPage
 from edge_app.monitor.operator import OperatorPage
 from edge_app.monitor.pictures import Pictures
 from edge_app.monitor.server import Server
@@ -38,7 +39,8 @@ class Monitor:
         self._pictures = Pictures() if section.pictures else None
         self.feed = Feed(outlet, self._pictures)
         token = None if section.token_file is None else read_token(section.token_file)
-        self._view: View | None = None
+        self.view: View | None = None
+        """Once started."""
         self.server = Server(section.http or "", token, self._look, LOOK_S)
 
     def start(
@@ -46,18 +48,18 @@ class Monitor:
     ) -> None:
         """Serves from here on. A page that can't be served is an alarm; the line goes on without it."""
         deadline_us = None if deadline_ms is None else round(deadline_ms * 1000)
-        self._view = View(
+        self.view = View(
             self.feed, self._pictures, watch(line, self._outlet, placed, deadline_us, camera_trouble)
         )
         if self._pictures is not None:
             self._pictures.start()
         try:
-            self.server.start([OperatorPage(self._view)])
+            self.server.start([OperatorPage(self.view), MetricsPage(self.view)])
         except BusError as error:
             log.error("%s", error)
             self._outlet.alarm(ALARM, True, f"{error.what}: {error.got}", error.remedy or "restart the node")
             return
-        log.info("operator page: %s", self.server.url)
+        log.info("operator page: %s, metrics: %smetrics", self.server.url, self.server.url)
 
     def close(self) -> None:
         """Ends server and pictures; frames that were borrowed are handed on before."""
@@ -66,8 +68,8 @@ class Monitor:
             self._pictures.close()
 
     def _look(self) -> None:
-        if self._view is not None:
-            self._view.look()
+        if self.view is not None:
+            self.view.look()
 
 
 def watch(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -74,3 +75,16 @@ class ZoneSnapshot:
 
     t_us: int
     readings: tuple[ZoneReading, ...]
+    known: Mapping[str, ZoneReading] = field(init=False, repr=False, compare=False)
+    """By name, those that can be believed. Made once, where zones are read: decisions are on the hot path."""
+    temps_c: dict[str, float | None] = field(init=False, repr=False, compare=False)
+    """By name, in tenths of a degree; None where unknown."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "known", {r.name: r for r in self.readings if r.known_c is not None})
+        temps_c = {r.name: None if r.known_c is None else round(r.known_c, 1) for r in self.readings}
+        object.__setattr__(self, "temps_c", temps_c)
+
+    def state_of(self, name: str) -> ZoneState:
+        """Why a zone can't be believed, or that it can."""
+        return next((r.state for r in self.readings if r.name == name), ZoneState.ABSENT)

@@ -21,7 +21,7 @@ from edge_app.scheduler import (
     decide,
     initial_state,
 )
-from edge_app.verdict import PlanKind
+from edge_app.verdict import PlanKind, PowerMode
 from edge_app.zones import Trip, Zone, ZoneGroup, ZoneReading, ZoneSnapshot, ZoneState
 
 HTP, HYBRID, CPU = PlanKind.HTP, PlanKind.HYBRID, PlanKind.CPU
@@ -108,3 +108,16 @@ class Driver:
         self.state, _ = admit(self.state, self.now_us)
         self.step(self.cool(60.0) if self.policy.limits and zones is None else zones, after_s=60.0)
         return self
+
+
+def settled(driver: Driver, *temps_c: float | None, minutes: float = 10) -> Decision:
+    """The decision after a board has stood at these temperatures for a while."""
+    for _ in range(int(minutes * 4)):
+        driver.step(snapshot(driver.now_us + 15_000_000, *temps_c), after_s=15.0)
+    assert driver.decision.placement is not None
+    return driver.decision
+
+
+def rung(decision: Decision) -> tuple[PlanKind, PowerMode, float]:
+    assert decision.placement is not None
+    return decision.placement.plan, decision.placement.power_mode, decision.placement.rate

@@ -1,7 +1,8 @@
 """`scheduler:` of a pipeline: thermal zones, the ladder of plans and power modes, and how patient the scheduler is.
 
 Temperatures that are not given come from each zone's own trip points. Watts need not be exact: what counts is how the
-steps compare in each zone. The defaults are assumed, not measured: a board's integrator should measure them.
+steps compare in each zone. The defaults are assumed, not measured: a board's integrator should measure them. What
+runs on the CPU warms the NPU's zone too, for both are on one die.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ZoneRule(Section):
         gt=-50,
         lt=150,
         title="Hot from",
-        description="What an unreadable zone counts as; null: 3 K below the trip point.",
+        description="From here the trip point is near; an unreadable zone counts as hotter. null: 3 K below trip.",
     )
     default_trip_c: float = Field(
         90.0, gt=0, lt=150, title="Trip point without one", description="For zones that have none of their own."
@@ -111,7 +112,7 @@ DEFAULT_LADDER = (
     _step(PlanKind.HYBRID, PowerMode.BALANCED, 1.1, 1.5, 1.15),
     _step(PlanKind.HYBRID, PowerMode.POWER_SAVER, 0.7, 1.5, 1.4),
     _step(PlanKind.HYBRID, PowerMode.LOW_POWER_SAVER, 0.35, 1.5, 1.9),
-    _step(PlanKind.CPU, PowerMode.NONE, 0.1, 3.0, 1.0),
+    _step(PlanKind.CPU, PowerMode.NONE, 0.3, 2.8, 1.0),
 )
 
 

@@ -9,11 +9,12 @@ from edge_app.scheduler.explain import Picture, explain
 from edge_app.scheduler.faults import Phase, advance, apply_event
 from edge_app.scheduler.fit import Fit
 from edge_app.scheduler.heat import Allowance, allowance, choose, levels
-from edge_app.scheduler.policy import GROUPS, Policy, Rung
+from edge_app.scheduler.lost import LEARN_WHILE_US, Rises, guarded, learn
+from edge_app.scheduler.policy import Policy, Rung, Zones
 from edge_app.scheduler.state import Held, Meters, Pace, State
 from edge_app.scheduler.words import Decision, Inputs, Observation
 from edge_app.verdict import PlanKind, PowerMode
-from edge_app.zones import ZoneGroup, ZoneSnapshot
+from edge_app.zones import ZoneSnapshot
 
 THINK_EVERY_US = 1_000_000
 """Without news a decision is repeated as it stands for so long: timers (dwell, pauses) are no finer than this."""
@@ -99,10 +100,11 @@ def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     now, was = inputs.now_us, state.held
     cold = is_cold(policy, was.cold, inputs.zones)
     health, actions = advance(policy, state.health, now, cold)
-    held = was._replace(cold=cold, deadline_us=inputs.deadline_us, operator=inputs.operator)
+    rises = _learnt(policy, state, inputs)
+    held = was._replace(cold=cold, deadline_us=inputs.deadline_us, operator=inputs.operator, rises=rises)
     state = State(health, state.meters, state.pace, held)
     drifted = drifted_groups(policy, state, now)
-    hot = levels(policy, inputs.zones, now, drifted)
+    hot = guarded(policy, held.rises, levels(policy, inputs.zones, now, drifted), inputs.zones)
     allowed = allowance(policy, hot, NO_HEAT if was.rung is None else was.rung.heat)
     fit = Fit(policy, state, now)
     rung = _next_rung(policy, state, allowed, fit, now)
@@ -111,21 +113,31 @@ def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     return state, replace(decision, actions=actions) if actions else decision
 
 
+def _learnt(policy: Policy, state: State, inputs: Inputs) -> Rises:
+    """What is known of how far groups stand above the board; more with each new snapshot while parts come."""
+    held, zones = state.held, inputs.zones
+    idle = inputs.now_us - state.pace.last_us > LEARN_WHILE_US
+    if zones is None or held.rung is None or idle or not 0 <= held.zones_us < zones.t_us:
+        return held.rises
+    return learn(policy, held.rises, zones, held.rung.heat, (zones.t_us - held.zones_us) / 1e6)
+
+
 def is_cold(policy: Policy, was: bool, snapshot: ZoneSnapshot | None) -> bool:
     """Whether the NPU is too cold to be started: by its coldest known zone, or if none is known by any other.
 
     It is cold below `cold.below_c`, and until it has reached `cold.until_c`.
     """
-    known: list[float] = []
-    npu: list[float] = []
-    for reading in snapshot.readings if snapshot is not None else ():
-        limits = policy.limits.get(reading.name)
-        temp_c = reading.known_c
-        if limits is not None and temp_c is not None:
-            (npu if GROUPS[limits.group] is ZoneGroup.NSP else known).append(temp_c)
-    if not npu and not known:
+    if snapshot is None:
         return was
-    return min(npu or known) < (policy.config.cold.until_c if was else policy.config.cold.below_c)
+    nsp, cpu, skin = policy.zones_of
+    known = known_c(snapshot, nsp) or known_c(snapshot, cpu + skin)
+    return min(known) < (policy.config.cold.until_c if was else policy.config.cold.below_c) if known else was
+
+
+def known_c(snapshot: ZoneSnapshot, zones: Zones) -> list[float]:
+    """The temperatures of these zones, as far as they can be believed."""
+    readings = [snapshot.known.get(name) for name, _ in zones]
+    return [r.temp_c for r in readings if r is not None and r.temp_c is not None]
 
 
 def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, bool, bool]:
@@ -133,14 +145,11 @@ def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, boo
 
     Where no zone is watched (no board, no NPU) a slow run is another program's doing: refusing parts would not cool it.
     """
-    if not any(policy.watched):
+    slow = [i for i, track in enumerate(state.meters.tracks) if now_us < track.drifted_until_us]
+    if not slow or not any(policy.watched):
         return False, False, False
-    nsp = cpu = False
-    for step, track in zip(policy.steps, state.meters.tracks, strict=True):
-        if track.drifted(now_us):
-            nsp = nsp or step.plan is not PlanKind.CPU
-            cpu = cpu or step.plan is not PlanKind.HTP
-    return nsp, cpu, False
+    plans = {policy.steps[i].plan for i in slow}
+    return plans != {PlanKind.CPU}, plans != {PlanKind.HTP}, False
 
 
 def _usable(policy: Policy, state: State) -> frozenset[PlanKind]:
@@ -162,7 +171,7 @@ def _next_rung(policy: Policy, state: State, allowed: Allowance, fit: Fit, now_u
     usable = _usable(policy, state)
     present = state.held.rung
     for most in (fit.rate_in_time, fit.sustained_rate, any_rate):
-        target = choose((r for r in policy.rungs if r.plan in usable and r.rate <= most(r.step)), allowed)
+        target = choose(policy, usable, most, allowed)
         if target is None:
             continue
         if present is None or target is present or present.plan not in usable or state.pace.last_us == 0:
@@ -193,5 +202,6 @@ def _settled(state: State, rung: Rung | None, decision: Decision, inputs: Inputs
         think_us=inputs.now_us + THINK_EVERY_US,
         deadline_us=inputs.deadline_us,
         operator=inputs.operator,
+        rises=held.rises,
     )
     return State(state.health, meters, state.pace, held)

@@ -42,15 +42,9 @@ def explain(picture: Picture) -> Decision:
     rung = picture.rung
     placement = None
     if rung is not None:
-        placement = Placement(rung.plan, rung.power_mode, rung.rate, reason, zones_c(picture.inputs))
+        zones_c = {} if picture.inputs.zones is None else picture.inputs.zones.temps_c
+        placement = Placement(rung.plan, rung.power_mode, rung.rate, reason, zones_c)
     return Decision(placement, detail, (), alarms(picture), degraded(picture))
-
-
-def zones_c(inputs: Inputs) -> dict[str, float | None]:
-    """Temperatures by zone, tenths of a degree; None where unknown."""
-    if inputs.zones is None:
-        return {}
-    return {r.name: None if r.known_c is None else round(r.known_c, 1) for r in inputs.zones.readings}
 
 
 def why(picture: Picture) -> Why:
@@ -99,7 +93,7 @@ def _held_back(picture: Picture) -> Why | None:
             SchedReason.CONFIGURED,
             f"a trigger every {picture.fit.interval_us / 1000:.1f} ms is more than {home.plan} runs",
         )
-    if picture.allowed.overload(home.heat) == 1.0:
+    if picture.allowed.fits(home.heat):
         return None
     overloads = picture.allowed.overloads(home.heat)
     g = overloads.index(max(overloads))

@@ -18,6 +18,8 @@ WARM_BELOW_TRIP_K = 12.0
 HOT_BELOW_TRIP_K = 3.0
 HOT_SHARE = 0.4
 """Of its peak heat, which a zone may take where it is hot; all of it up to warm, nothing at the trip point."""
+UNKNOWN_SHARE = HOT_SHARE / 2
+"""Of a zone that can't be believed: it counts as half way from hot to its trip point."""
 LEAST_SHARE = 1e-3
 """Keeps the order of rungs where a zone may take none of them."""
 CRITICAL_MARGIN_K = 15.0
@@ -62,6 +64,11 @@ class Limits:
     hot_c: float
     trip_c: float
 
+    @property
+    def unknown_c(self) -> float:
+        """What the zone counts as while it can't be believed."""
+        return self.trip_c - (self.trip_c - self.hot_c) * UNKNOWN_SHARE / HOT_SHARE
+
     def share(self, temp_c: float) -> float:
         """The part of its peak heat that the zone may take: in lines from warm to hot to trip."""
         if temp_c <= self.warm_c:
@@ -69,6 +76,10 @@ class Limits:
         if temp_c <= self.hot_c:
             return 1.0 - (1.0 - HOT_SHARE) * (temp_c - self.warm_c) / (self.hot_c - self.warm_c)
         return max(HOT_SHARE * (self.trip_c - temp_c) / (self.trip_c - self.hot_c), LEAST_SHARE)
+
+
+Zones = tuple[tuple[str, Limits], ...]
+"""Names of zones, and where each is hot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +91,14 @@ class Policy:
     steps: tuple[Step, ...]
     rungs: tuple[Rung, ...]
     """In the order in which they are preferred."""
+    lowest: tuple[Rung, ...]
+    """Those of the lowest rate, in that order: one for each step."""
     peak: Heat
     """The most heat that any rung puts into each group."""
     limits: Mapping[str, Limits]
     """By zone name."""
+    zones_of: tuple[Zones, Zones, Zones]
+    """The same by group."""
     watched: tuple[bool, bool, bool]
     """Groups whose temperature counts: those with zones, and those that must have some."""
     groups_with_zones: frozenset[int]
@@ -134,12 +149,15 @@ def build_policy(
             both_ways[one].add(other)
             both_ways[other].add(one)
     limits = {zone.name: zone_limits(zone, _rule(config, zone.group)) for zone in zones or ()}
+    rungs = _rungs(steps, order, config)
     return Policy(
         plans=order,
         steps=steps,
-        rungs=_rungs(steps, order, config),
+        rungs=rungs,
+        lowest=tuple(rung for rung in rungs if rung.rate == config.rates[-1]),
         peak=tuple(max(step.heat[g] for step in steps) for g in range(3)),  # type: ignore[arg-type]
         limits=limits,
+        zones_of=tuple(tuple(item for item in limits.items() if item[1].group == g) for g in range(3)),  # type: ignore[arg-type]
         watched=_watched(config, limits, zones is not None),
         groups_with_zones=frozenset(limit.group for limit in limits.values()),
         agrees={plan: frozenset(others) for plan, others in both_ways.items()},

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from edge_app.scheduler.drift import Track
 from edge_app.scheduler.faults import Health, Healths, Phase
+from edge_app.scheduler.lost import NOTHING_LEARNT, Rises
 from edge_app.scheduler.policy import Policy, Rung
 from edge_app.scheduler.words import Decision
 from edge_app.verdict import PlanKind
@@ -49,6 +50,8 @@ class Held(NamedTuple):
     """When it is thought about again, whatever happens."""
     deadline_us: int | None = None
     operator: PlanKind | None = None
+    rises: Rises = NOTHING_LEARNT
+    """How far groups of zones stand above the board."""
 
 
 class State(NamedTuple):

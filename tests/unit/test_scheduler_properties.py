@@ -87,8 +87,8 @@ def test_a_hotter_zone_never_gets_more_heat_into_that_zone(policy, days, board, 
     now = driver.now_us + round(after_s * 1e6)
     temp, rate = board[which]
     hotter = list(board)
-    # An unreadable zone is as hot as `hot_c`: it may stand for the cooler of the two only below that.
-    base = temp if temp is not None else policy.limits[NAMES[which]].hot_c
+    # An unreadable zone counts as `unknown_c`: it may stand for the cooler of the two only from there on.
+    base = temp if temp is not None else policy.limits[NAMES[which]].unknown_c
     hotter[which] = (base + hotter_by, rate)
     cool_state, cool = decide(policy, driver.state, Inputs(now, zones_at(now, board), deadline_us=240_000))
     hot_state, hot = decide(policy, driver.state, Inputs(now, zones_at(now, tuple(hotter)), deadline_us=240_000))

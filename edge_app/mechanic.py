@@ -70,10 +70,16 @@ class Mechanic:
 
     def _work(self) -> None:
         while not self._stopped.wait(TICK_S):
-            self._governor.place()
-            self.on_decision(self._governor.decision)
-            for action in self._governor.take_actions():
-                self._carry_out(action)
+            try:
+                self._tick()
+            except Exception:
+                log.exception("the mechanic's turn failed; there is another one in %g s", TICK_S)
+
+    def _tick(self) -> None:
+        self._governor.place()
+        self.on_decision(self._governor.decision)
+        for action in self._governor.take_actions():
+            self._carry_out(action)
 
     def _carry_out(self, action: Action) -> None:
         plan = action.plan

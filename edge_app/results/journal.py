@@ -38,6 +38,7 @@ RETENTION_EVERY_S = 5.0
 
 RaiseAlarm = Callable[[str, bool, str, str], None]
 ALARM = "JOURNAL_FAILED"
+LOST_ALARM = "JOURNAL_LOST"
 REMEDY = "free the disk, or check results.journal.path; what waits is written when it works again"
 
 
@@ -54,7 +55,7 @@ class Journal:
     Args:
         section: `results.journal`, with a path.
         identity: of this run.
-        alarm: raises and clears JOURNAL_FAILED and JOURNAL_DAMAGED; called on the writer's thread.
+        alarm: raises and clears JOURNAL_FAILED, JOURNAL_DAMAGED and JOURNAL_LOST; called on the writer's thread.
         make_room: asked for disk space when the disk is full (pictures go first); called on the writer's thread.
     """
 
@@ -77,6 +78,7 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._run_number = 0
         self._failing = False
+        self._lost_told = 0
         self._clock_start = (clock.utc_us(), clock.monotonic_us())
         self._next_retention_s = 0.0
         self.working = False
@@ -283,6 +285,10 @@ class Journal:
         if self._failing:
             self._failing = False
             self._alarm(ALARM, False, f"{self.file} is written again; {self.lost} results were lost", "")
+        if self.lost > self._lost_told:
+            self._lost_told = self.lost
+            text = f"{self.lost} results of this run are not in {self.file}: the disk was too slow, or did not work"
+            self._alarm(LOST_ALARM, True, text, "give the journal a faster disk, or find what stalls it")
         self._opened.set()
 
     def _broke(self, error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from edge_app.model import resolve
 from edge_app.runtime.base import Binding
 from edge_app.runtime.cpu import open_cpu
 from edge_app.runtime.faulty import FaultScript, FaultySession
-from edge_app.scheduler import build_policy
+from edge_app.scheduler import Decision, build_policy
 from edge_app.verdict import PlanKind, PowerMode
 
 
@@ -57,3 +58,21 @@ def test_latencies_of_every_power_mode_are_measured_on_a_board_only(toy_model: P
     modes = list(PowerMode)[:-1]
     assert set(measured) == set(modes)
     assert all(measured[mode] >= 4000 * place for place, mode in enumerate(modes))
+
+
+def test_a_turn_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    second = threading.Event()
+    turns = iter([KeyError("a bug"), None])
+
+    def told(_decision: Decision) -> None:
+        error = next(turns, None)
+        if error is not None:
+            raise error
+        second.set()
+
+    policy = build_policy(Scheduler(), [PlanKind.CPU], (), None, canaries=False)
+    mechanic = Mechanic(Governor(policy, deadline_us=None), {}, lambda _engine: None, 1, told)
+    mechanic.start()
+    assert second.wait(60)
+    mechanic.stop()
+    assert "the mechanic's turn failed" in caplog.text

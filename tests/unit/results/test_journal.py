@@ -252,6 +252,8 @@ def test_what_finds_the_queue_full_is_lost_counted_and_never_called_durable(
     file.parent.unlink()
     file.parent.mkdir()
     wait_for(lambda: opened.journal.durable_seq == 100 - lost)
+    wait_for(lambda: "JOURNAL_LOST" in opened.alarms.now)
+    assert opened.alarms.now["JOURNAL_LOST"][1].startswith(f"{lost} results of this run are not in ")
     opened.put(sealed(101))
     wait_for(lambda: 101 in held(file))
     assert opened.journal.durable_seq == 100 - lost

@@ -30,6 +30,8 @@ from edge_app.summary import Summary, summarise
 from edge_app.verdict import Mode
 
 log = logging.getLogger(__name__)
+STUCK_US = 10_000_000
+"""A frame that is in its slot for so long, and longer than all others ahead of it may hang, is stuck."""
 
 
 class App:
@@ -106,6 +108,7 @@ class App:
             self.line.close()
         except EdgeAppError as error:
             reason = error.what
+            self.placed.tell_next_start(error)
             raise
         finally:
             self.placed.stop()
@@ -113,6 +116,20 @@ class App:
                 self.monitor.close()
             self.outlet.close(reason)
             self.camera.close()
+
+    def stuck(self) -> str | None:
+        """What does not go round any more, for the watchdog; None: all does.
+
+        It takes the locks that frames take: if one of them is never given back, this does not return either.
+        """
+        self.line.sealer.counts()
+        self.placed.placer.is_ready(self.line.placement.plan)
+        limits = self.pipeline.limits
+        limit_us = max(STUCK_US, (limits.slots + 2) * timeout_ms(self.pipeline, self.placed) * 1000)
+        oldest_us = self.line.oldest_us()
+        if oldest_us > limit_us:
+            return f"the frame loop is stuck: a frame has been in its slot for {oldest_us / 1e6:.0f} s"
+        return None if self.outlet.healthy() else "the bus is stuck"
 
     def summary(self) -> Summary:
         """The run so far."""

@@ -145,6 +145,11 @@ class Line:
         """Frames in flight."""
         return self._limits.slots - self._retired - self._free.qsize()
 
+    def oldest_us(self) -> int:
+        """How long the frame that is longest in a slot has been there; 0: none is. For the watchdog."""
+        tickets = [slot.ticket for slot in self._slots if not slot.retired]
+        return max((monotonic_us() - ticket.t_capture_mono_us for ticket in tickets if ticket is not None), default=0)
+
     def _end_with(self, error: EdgeAppError) -> None:
         if self._error is None:
             self._error = error

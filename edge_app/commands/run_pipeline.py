@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from edge_app.app import App, build, recipe_name
 from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ExitCode
+from edge_app.service import ServiceManager
 from edge_app.signals import on_signals
 from edge_app.summary import Summary
 
@@ -27,12 +29,16 @@ def run(args: argparse.Namespace) -> int:
     """Runs until the source ends, a signal comes, or something makes going on impossible."""
     start_logging(args.log_level)
     file = Path(args.pipeline)
-    app = build(load_pipeline(file, args.overrides), recipe_name(file), args.frames)
-    stop_on_signals(app)
-    app.start()
+    manager = ServiceManager.of(os.environ)
+    with manager.starting():
+        app = build(load_pipeline(file, args.overrides), recipe_name(file), args.frames)
+        stop_on_signals(app)
+        app.start()
+    manager.ready(app.stuck, f"inspecting as {app.pipeline.station.node}")
     try:
         follow(app)
     finally:
+        manager.stopping()
         app.stop()
         app.wait(5.0)
         try:

@@ -14,9 +14,14 @@ ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")
 
 
 def open_sub(context: zmq.Context[Any], endpoint: str, node: str | None, keys: Keys | None) -> Any:
-    """A SUB for one node's messages, or all that come if the node is not known yet."""
+    """A SUB for one node's messages, or all that come if the node is not known yet.
+
+    IMMEDIATE: a new connection gets a new queue. libzmq 4.3 aborts the process (`Assertion failed: _input_stopped`,
+    its issue 4767) if a program that stood still reads on after a reconnect from a queue that was full by then.
+    """
     sub = context.socket(zmq.SUB)
     sub.set(zmq.RCVHWM, RCVHWM)
+    sub.set(zmq.IMMEDIATE, 1)
     _prepare(sub, keys)
     for kind in ("result", "heartbeat", "state", "alarm"):
         sub.subscribe(f"v1/{kind}/{node}/" if node is not None else f"v1/{kind}/")

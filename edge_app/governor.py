@@ -25,7 +25,7 @@ from edge_app.scheduler import (
     is_ready,
     retry_plan,
 )
-from edge_app.scheduler.policy import Limits
+from edge_app.scheduler.policy import NPU_PLANS, Limits
 from edge_app.scheduler.words import FAULTS
 from edge_app.verdict import Placement, PlanKind, PowerMode, SchedReason
 from edge_app.zones import ZoneSnapshot
@@ -63,6 +63,8 @@ class Governor:
         self._changes: list[tuple[Placement, str]] = []
         self.decision = Decision(None, "nothing was decided yet")
         self.last = NOTHING_PLACED
+        self.npu_hung: tuple[PlanKind, str] | None = None
+        """The NPU plan of which a run never returned, and what was told; None: none did."""
 
     def place(self) -> Placement | None:
         """See Placer. Decides with all that has happened since the last call."""
@@ -104,6 +106,8 @@ class Governor:
 
     def fault(self, plan: PlanKind, fault: Fault, text: str) -> None:
         """See Placer."""
+        if fault is Fault.TIMEOUT and plan in NPU_PLANS:
+            self.npu_hung = plan, text
         self.tell(Event(EVENTS[fault], plan, text))
 
     def retry(self, tried: tuple[PlanKind, ...], time_left_us: int | None) -> Placement | None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
+from edge_app.npu_out import NpuOut
 from edge_app.thermal import CoolingDevice
 from edge_app.zones import Zone, ZoneGroup, ZoneReading, ZoneState
 
@@ -246,6 +247,22 @@ def provider_findings(devices: Sequence[str] | None, error: str | None, on_npu: 
             "see the findings on the DSP above; without one the cpu plan is used",
         )
     ]
+
+
+def npu_out_findings(note: NpuOut | None, file: Path, removed: bool) -> list[Finding]:
+    """Whether this pipeline's starts keep the NPU out; see edge_app.npu_out.
+
+    Args:
+        note: that holds; None: there is none.
+        file: where it lies, or would.
+        removed: it was there and has just been taken away.
+    """
+    if removed:
+        return [Finding("npu_out", Grade.OK, f"{file} is removed", "the next start uses the NPU: restart the service")]
+    if note is None:
+        return []
+    remedy = "start the board again; or see to the NPU, then `edge_app doctor --pipeline FILE --allow-npu`"
+    return [Finding("npu_out", Grade.FAIL, f"{note.text} ({file})", remedy)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from edge_app.canary import Canary, load_canary
+from edge_app.clock import utc_us
 from edge_app.config.pipeline import Pipeline
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
 from edge_app.mechanic import Mechanic
 from edge_app.model import ModelCard
+from edge_app.npu_out import NpuOut, leave_note, note_file, standing_note, this_boot
 from edge_app.placing import FixedPlacer, Placer
 from edge_app.plans import Options, StartAlarm, plan_options
 from edge_app.recipes import Recipes
@@ -38,12 +40,21 @@ class Placed:
     simulated: bool
     alarms: tuple[StartAlarm, ...] = ()
     start_degraded: frozenset[str] = field(default_factory=frozenset)
+    note: Path | None = None
+    """Where the next start looks whether it may use the NPU."""
 
     def degraded(self) -> frozenset[str]:
         """What is not as configured at this moment."""
         if isinstance(self.placer, Governor):
             return self.start_degraded | frozenset(self.placer.decision.degraded)
         return self.start_degraded
+
+    def tell_next_start(self, error: EdgeAppError) -> None:
+        """If a run that never returned has brought this process to its end, the next one keeps the NPU out."""
+        hung = self.placer.npu_hung if isinstance(self.placer, Governor) else None
+        if hung is not None and isinstance(error, RuntimeFault) and self.note is not None:
+            plan, text = hung
+            leave_note(self.note, NpuOut(f"{error.what} ({text})", plan, utc_us(), this_boot()))
 
     def stop(self) -> None:
         """Ends the mechanic and gives the sessions back."""
@@ -70,7 +81,8 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
             got=f"task: {card.task}",
         )
     recipes = Recipes(pipeline, name, card)
-    options = plan_options(pipeline, card, recipes.thresholds)
+    note = note_file(pipeline, name)
+    options = plan_options(pipeline, card, recipes.thresholds, kept_out(note))
     alarms, degraded = tuple(options.alarms), frozenset(options.degraded)
     if PlanKind.NULL in options.openers:
         engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
@@ -94,7 +106,17 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
         options.simulated,
         alarms,
         degraded,
+        note,
     )
+
+
+def kept_out(note: Path) -> StartAlarm | None:
+    """The alarm of a start that may not use the NPU; None: it may."""
+    standing = standing_note(note)
+    if standing is None:
+        return None
+    remedy = f"start the board again; or see to the NPU, then `edge_app doctor --pipeline FILE --allow-npu` ({note})"
+    return StartAlarm("NPU_LOST", standing.text, remedy)
 
 
 def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:

@@ -53,13 +53,16 @@ class Options:
         return PlanKind.HTP in self.openers or PlanKind.HYBRID in self.openers
 
 
-def plan_options(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> Options:
+def plan_options(
+    pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32], kept_out: StartAlarm | None = None
+) -> Options:
     """What `runtime:` asks for, as far as this machine has it.
 
     Args:
         pipeline: the whole pipeline.
         card: its model.
         thresholds: [C], lowest scores that the decoders return.
+        kept_out: why the NPU is not to be used, whatever `runtime:` says; see `edge_app.npu_out`.
 
     Raises:
         RuntimeFault: `provider: qnn` without an NPU and without `fallback: cpu` (exit 5).
@@ -72,7 +75,10 @@ def plan_options(pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np
         options.simulated = True
         return options
     if runtime.provider in ("auto", "qnn"):
-        _add_npu_plans(options, pipeline, card, thresholds)
+        if kept_out is not None:
+            _give_way(options, kept_out)
+        else:
+            _add_npu_plans(options, pipeline, card, thresholds)
     options.openers[PlanKind.CPU] = lambda: _engine(
         open_cpu_plan(card, runtime.threads), card, cpu_plan(card), thresholds, region
     )
@@ -93,7 +99,7 @@ def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresh
     except EdgeAppError as error:
         if runtime.provider == "qnn" and runtime.fallback == "none":
             raise
-        _give_way(options, error.what)
+        _give_way(options, npu_fault(error.what))
         return
     options.soc, options.simulated = soc, qnn.is_simulator()
     for plan in plans:
@@ -112,16 +118,21 @@ def _without_npu(options: Options, pipeline: Pipeline, missing: str) -> None:
         )
     options.reason = SchedReason.NO_NPU
     if pipeline.runtime.provider == "qnn":
-        _give_way(options, missing)
+        _give_way(options, npu_fault(missing))
     else:
         log.info("plan cpu: %s", missing)
 
 
-def _give_way(options: Options, text: str) -> None:
-    log.warning("the NPU is not used: %s", text)
+def _give_way(options: Options, alarm: StartAlarm) -> None:
+    log.warning("the NPU is not used: %s", alarm.text)
     options.reason = SchedReason.NO_NPU
     options.degraded.add("cpu_fallback")
-    options.alarms.append(StartAlarm("NPU_FAULT", text, "the line runs on the CPU; run `edge_app doctor`"))
+    options.alarms.append(alarm)
+
+
+def npu_fault(text: str) -> StartAlarm:
+    """The alarm for an NPU that was asked for and can't be had."""
+    return StartAlarm("NPU_FAULT", text, "the line runs on the CPU; run `edge_app doctor`")
 
 
 def _soc(pipeline: Pipeline) -> str:

@@ -1,5 +1,7 @@
 """Look at this machine as a node would: libraries, NPU, permissions, thermal zones; and what to do about each finding.
 
+`--pipeline FILE --allow-npu` takes away the note that keeps the NPU out of a pipeline since a run that never returned.
+
 Exit code 0: nothing is broken (notes and warnings may be there). 1: something is; see the lines marked `fail`.
 """
 
@@ -13,11 +15,13 @@ from typing import Any
 
 from rich.console import Console
 
+from edge_app.app import recipe_name
 from edge_app.clock import monotonic_us
 from edge_app.commands.report import add_json_argument, print_json
 from edge_app.config.load import load_pipeline
+from edge_app.config.pipeline import Pipeline
 from edge_app.config.scheduler import Scheduler
-from edge_app.errors import EdgeAppError, ExitCode
+from edge_app.errors import ConfigError, EdgeAppError, ExitCode
 from edge_app.health import (
     Finding,
     Grade,
@@ -28,11 +32,13 @@ from edge_app.health import (
     installed_libraries,
     library_findings,
     machine_findings,
+    npu_out_findings,
     provider_findings,
     transport_findings,
     transport_library,
     zone_findings,
 )
+from edge_app.npu_out import note_file, remove_note, standing_note
 from edge_app.qnn_errors import QNN_ERRORS, explain_qnn
 from edge_app.scheduler import build_policy, group_of
 from edge_app.thermal import SYSFS, ZoneReader, cooling_devices, find_zones
@@ -46,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--pipeline", metavar="FILE", type=Path, help="take zones and limits from its `scheduler:`")
     parser.add_argument("--sysfs-root", metavar="DIR", type=Path, default=SYSFS, help="/sys, or a recorded tree")
+    parser.add_argument(
+        "--allow-npu", action="store_true", help="let the pipeline's next start use the NPU, though a run hung on it"
+    )
     parser.add_argument("--explain", metavar="TEXT", help="only tell what a QNN error (text or number) means")
     add_json_argument(parser)
 
@@ -54,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     """Looks at everything; CHECK_FAILED if anything is broken."""
     if args.explain is not None:
         return explain_error(args.explain, args.json)
-    scheduler = Scheduler() if args.pipeline is None else load_pipeline(args.pipeline).scheduler
+    pipeline = None if args.pipeline is None else load_pipeline(args.pipeline)
+    scheduler = Scheduler() if pipeline is None else pipeline.scheduler
     simulator, devices, error = ask_provider()
     nodes = dsp_nodes()
     on_npu = bool(nodes)
@@ -70,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         *library_findings(installed_libraries()),
         *dsp_findings(args.sysfs_root, nodes, simulator),
         *(transport_findings(transport_library()) if on_npu else ()),
+        *note_findings(pipeline, args),
         *provider_findings(devices, error, on_npu, simulator),
         *zone_findings(zones, {group: rule.required for group, rule in rules.items()}, watched),
         *cooling_findings(cooling_devices(args.sysfs_root), on_npu),
@@ -89,6 +100,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_findings(findings)
     return int(ExitCode.OK if ok else ExitCode.CHECK_FAILED)
+
+
+def note_findings(pipeline: Pipeline | None, args: argparse.Namespace) -> list[Finding]:
+    """Whether the pipeline's next start keeps the NPU out. Raises ConfigError if the note can't be taken away."""
+    if pipeline is None:
+        if args.allow_npu:
+            raise ConfigError("which pipeline may use the NPU?", where="--allow-npu", wanted="--pipeline FILE too")
+        return []
+    file = note_file(pipeline, recipe_name(args.pipeline))
+    removed = args.allow_npu and remove_note(file)
+    return npu_out_findings(standing_note(file), file, removed)
 
 
 def ask_provider() -> tuple[bool, list[str] | None, str | None]:

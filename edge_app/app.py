@@ -6,6 +6,7 @@ Start: model and plans, warm-up, camera, wire, line. Stop: camera, frames in fli
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -16,16 +17,20 @@ from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
 from edge_app.config.runtime import SIMULATED_TIMEOUT_MS, TIMEOUT_MS
+from edge_app.deciding import DecisionSealer
 from edge_app.errors import CameraError, EdgeAppError
 from edge_app.governor import Governor
-from edge_app.line import Line
+from edge_app.idling import IdlingPlacer
+from edge_app.line import Line, MakeSealer
 from edge_app.model import ModelCard, resolve
 from edge_app.monitor import Monitor
 from edge_app.placed import Placed, place_model
+from edge_app.placing import Placer
 from edge_app.recipes import Prepared, Recipes
 from edge_app.remote import handlers
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
 from edge_app.scheduler import Alarm, Decision
+from edge_app.sealing import Sealer
 from edge_app.summary import Summary, summarise
 from edge_app.verdict import Mode
 
@@ -54,13 +59,14 @@ class App:
         self.line = Line(
             camera,
             placed.engines,
-            placed.placer,
+            placer_of(placed),
             placed.recipes.own.inspection,
             self.outlet if self.monitor is None else self.monitor.feed,
             pipeline.limits,
             timeout_ms(pipeline, placed),
             max_frames,
             placed.degraded,
+            sealer_of(pipeline, placed),
         )
         if placed.mechanic is not None:
             placed.mechanic.install = self.line.install
@@ -77,6 +83,8 @@ class App:
             self.monitor.start(self.line, self.placed, self.pipeline.limits.deadline_ms, lambda: self.camera.trouble)
         self._started_us = monotonic_us()
         self.line.start()
+        if isinstance(self.line.sealer, DecisionSealer):
+            self.line.sealer.start()
 
     def stop(self) -> None:
         """Asks for the end; returns at once. For signal handlers."""
@@ -111,6 +119,8 @@ class App:
             self.placed.tell_next_start(error)
             raise
         finally:
+            if isinstance(self.line.sealer, DecisionSealer):
+                self.line.sealer.stop()
             self.placed.stop()
             if self.monitor is not None:
                 self.monitor.close()
@@ -133,7 +143,9 @@ class App:
 
     def summary(self) -> Summary:
         """The run so far."""
-        return summarise(self.line, (monotonic_us() - self._started_us) / 1e6, simulated=self.simulated)
+        energy = None if self.pipeline.decision is None else self.pipeline.decision.energy
+        seconds = (monotonic_us() - self._started_us) / 1e6
+        return summarise(self.line, seconds, simulated=self.simulated, gate=self.recipes.gate, energy=energy)
 
     def _tell_decision(self, decision: Decision) -> None:
         """Changes of plan go out as `state`, the scheduler's alarms when they come and when they go."""
@@ -147,6 +159,19 @@ class App:
             if (name in standing) != (name in self._alarms):
                 self.outlet.alarm(name, name in standing, alarm.text, alarm.remedy)
         self._alarms = standing
+
+
+def placer_of(placed: Placed) -> Placer:
+    """The placer of the line: behind a motion gate the NPU idles while nobody moves."""
+    gate = placed.recipes.gate
+    return placed.placer if gate is None else IdlingPlacer(placed.placer, lambda: gate.idle)
+
+
+def sealer_of(pipeline: Pipeline, placed: Placed) -> MakeSealer:
+    """What makes results: of each frame, or of a decision over many."""
+    if pipeline.decision is None:
+        return Sealer
+    return partial(DecisionSealer, pipeline.decision, placed.recipes.labels)
 
 
 def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = None) -> App:

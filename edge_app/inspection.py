@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edge_app.detections import Detections
+from edge_app.detections import Classes, Detections
 from edge_app.frame import Frame
 from edge_app.verdict import Judgement
 
@@ -16,6 +16,7 @@ class Inspection:
 
     guard: Callable[[Frame], Judgement | None]
     """Why nothing could be seen on this picture; None if something could."""
-    judge: Callable[[Detections], Judgement]
+    judge: Callable[[Detections | Classes], Judgement]
+    """Raises RuntimeFault for what its model can't have found."""
     recipe: tuple[str, str] | None = None
     """Name and revision, as results tell them."""

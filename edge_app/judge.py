@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_app.config.judge import Judge
-from edge_app.detections import Detections
-from edge_app.errors import ConfigError
+from edge_app.detections import Classes, Detections
+from edge_app.errors import ConfigError, RuntimeFault
 from edge_app.verdict import Defect, Judgement, Reason
 
 DEFAULT_SCORE = 0.5
@@ -97,13 +97,30 @@ def _first(*values: float | None) -> float:
     return next(value for value in values if value is not None)
 
 
-def judge(detections: Detections, recipe: Recipe) -> Judgement:
+def judge_classes(found: Detections | Classes, labels: tuple[str, ...]) -> Judgement:
+    """One frame's probabilities, for a decision over many frames. UNKNOWN by itself: one frame decides nothing.
+
+    Raises:
+        RuntimeFault: detections, or scores of other classes.
+    """
+    if not isinstance(found, Classes) or len(found.scores) != len(labels):
+        raise RuntimeFault("a decision over labels got something else than their scores", got=type(found).__name__)
+    scores = tuple(zip(labels, map(float, found.scores), strict=True))
+    return Judgement(Reason.MARGINAL, "one frame decides nothing", classes=scores)
+
+
+def judge(detections: Detections | Classes, recipe: Recipe) -> Judgement:
     """Judges the detections of one valid inference.
 
     Returns:
         FAIL/DEFECT if a class has more detections at or above its score than its max_count; else UNKNOWN/MARGINAL
         if one lies in the grey band; else PASS/OK.
+
+    Raises:
+        RuntimeFault: a classifier's scores.
     """
+    if not isinstance(detections, Detections):
+        raise RuntimeFault("a classifier came into a pipeline that judges defects")
     counted = _counted(detections, recipe)
     scores, labels = detections.scores[counted], detections.labels[counted]
     listed = tuple(_defect(detections, int(i), recipe) for i in np.flatnonzero(counted))

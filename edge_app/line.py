@@ -16,7 +16,6 @@ from edge_app.admission import Admission
 from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
-from edge_app.detections import Detections
 from edge_app.engine import Engine
 from edge_app.errors import EdgeAppError, InvalidOutput, RuntimeFault
 from edge_app.frame import Frame
@@ -30,6 +29,7 @@ from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason
 log = logging.getLogger(__name__)
 
 DRAIN_S = 1.0
+MakeSealer = Callable[[Outlet, Callable[[], frozenset[str]], Callable[[Exception], None]], Sealer]
 
 
 class Line:
@@ -46,11 +46,15 @@ class Line:
         timeout_ms: int,
         max_frames: int | None = None,
         degraded: Callable[[], frozenset[str]] = frozenset,
+        make_sealer: MakeSealer = Sealer,
     ) -> None:
-        """The camera is open and the engines are loaded; `degraded` tells what is not as configured."""
+        """The camera is open and the engines are loaded.
+
+        `degraded` tells what is not as configured; `make_sealer` makes what gives triggers their results.
+        """
         self._camera, self._placer, self._outlet, self._limits = camera, placer, outlet, limits
         self._degraded = degraded
-        self.sealer = Sealer(outlet, degraded, self._broken)
+        self.sealer = make_sealer(outlet, degraded, self._broken)
         self._timer = DeadlineTimer(self.sealer, self._broken)
         self._inference = InferenceStage(
             placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish,
@@ -243,8 +247,6 @@ class Line:
         except InvalidOutput as error:
             self._retry_invalid(slot, error)
             return
-        if not isinstance(found, Detections):
-            raise RuntimeFault("a classifier came into a pipeline that judges defects")
         judgement = _inspection_of(slot).judge(found)
         ticket.stage_us["decode"] = monotonic_us() - start
         self._finish(slot, judgement)

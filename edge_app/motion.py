@@ -103,6 +103,11 @@ class MotionGate:
         """Frames by what was said of them."""
         self.last: Look | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Nothing has moved since the scene settled, or nobody is there."""
+        return self.last not in (None, Look.MOVING, Look.PACED)
+
     def see(self, frame: Frame) -> Look:
         """What is to be done with a complete frame.
 

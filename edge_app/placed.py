@@ -73,13 +73,7 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
         RuntimeFault: `provider: qnn`, and the NPU can't be had (exit 5).
         EdgeAppError: no plan at all could be loaded; the first plan's own error.
     """
-    if card.task != "detect":
-        raise ConfigError(
-            "a classifier can't judge defects",
-            where=str(card.file),
-            wanted="a model with task: detect",
-            got=f"task: {card.task}",
-        )
+    refuse_other_task(pipeline, card)
     recipes = Recipes(pipeline, name, card)
     note = note_file(pipeline, name)
     options = plan_options(pipeline, card, recipes.thresholds, kept_out(note))
@@ -117,6 +111,20 @@ def kept_out(note: Path) -> StartAlarm | None:
         return None
     remedy = f"start the board again; or see to the NPU, then `edge_app doctor --pipeline FILE --allow-npu` ({note})"
     return StartAlarm("NPU_LOST", standing.text, remedy)
+
+
+def refuse_other_task(pipeline: Pipeline, card: ModelCard) -> None:
+    """A classifier names what stands before it, over many frames; a detector judges parts, each by its frame."""
+    wanted = "detect" if pipeline.decision is None else "classify"
+    if card.task == wanted:
+        return
+    raise ConfigError(
+        "a classifier can't judge defects" if wanted == "detect" else "a detector's boxes are no labels to decide on",
+        where=str(card.file),
+        wanted=f"a model with task: {wanted}",
+        got=f"task: {card.task}",
+        remedy="add `decision` to the pipeline" if wanted == "detect" else "remove `decision` from the pipeline",
+    )
 
 
 def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:

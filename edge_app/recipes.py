@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from edge_app.config.judge import Judge
 from edge_app.config.load import read_yaml, validate
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError
+from edge_app.frame import Frame
 from edge_app.frame_guard import make_guard
 from edge_app.inspection import Inspection
-from edge_app.judge import Recipe, judge, make_recipe
+from edge_app.judge import Recipe, judge, judge_classes, make_recipe
 from edge_app.model import ModelCard
+from edge_app.motion import Look, MotionGate
+from edge_app.verdict import Judgement, Reason
 
 
 class RecipeFile(Section):
@@ -48,6 +52,11 @@ class Recipes:
                 f"recipes: {name!r} is this pipeline's own recipe", remedy="give the other one another name"
             )
         self._own, self._name, self._files, self._card = pipeline.judge, name, pipeline.recipes, card
+        self.labels = card.labels
+        self._decision = pipeline.decision
+        self.gate = None if pipeline.gate is None else MotionGate(pipeline.gate, pipeline.preprocess.region_px)
+        """The motion gate; one for the line, since it remembers the scene."""
+        self._over_frames = [part.model_dump_json() for part in (pipeline.decision, pipeline.gate) if part is not None]
         self.own = self._prepare(name, pipeline.judge)
         self.others = {other: self.load(other) for other in pipeline.recipes}
         rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]
@@ -79,15 +88,37 @@ class Recipes:
 
     def _prepare(self, name: str, section: Judge) -> Prepared:
         rules = self._rules(section)
-        rev = revision(section, rules)
-        return Prepared(
-            name, rev, Inspection(make_guard(section.guard), lambda found: judge(found, rules), (name, rev))
-        )
+        rev = revision(section, rules, *self._over_frames)
+        guard, labels = make_guard(section.guard), self._card.labels
+        if self._decision is None:
+            return Prepared(name, rev, Inspection(guard, lambda found: judge(found, rules), (name, rev)))
+        guard = guard if self.gate is None else gated(guard, self.gate)
+        return Prepared(name, rev, Inspection(guard, lambda found: judge_classes(found, labels), (name, rev)))
 
 
-def revision(section: Judge, rules: Recipe) -> str:
-    """`sha256:` of all that decides: the section, the scores in force, the guard file's bytes."""
+Guard = Callable[[Frame], Judgement | None]
+
+
+def gated(guard: Guard, gate: MotionGate) -> Guard:
+    """The frame guard, then the motion gate: no inference where nothing can be seen, or where nothing is new."""
+
+    def look(frame: Frame) -> Judgement | None:
+        finding = guard(frame)
+        if finding is not None:
+            return finding
+        said = gate.see(frame)
+        if said is Look.EMPTY:
+            return Judgement(Reason.NO_PART, "nobody is there")
+        return None if said.inferred else Judgement(Reason.NOT_RUNNING, f"the motion gate: {said}", gated=True)
+
+    return look
+
+
+def revision(section: Judge, rules: Recipe, *others: str) -> str:
+    """`sha256:` of all that decides: the section, the scores in force, the guard file's bytes, and other sections."""
     digest = hashlib.sha256(section.model_dump_json(exclude={"guard"}).encode())
+    for other in others:
+        digest.update(other.encode())
     digest.update(rules.score.tobytes() + rules.marginal.tobytes())
     if section.guard is not None:
         digest.update(section.guard.read_bytes())

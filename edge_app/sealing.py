@@ -119,12 +119,12 @@ class Sealer:
             self._triggers += 1
         return ticket
 
-    def seal(self, ticket: Ticket, judgement: Judgement, label: str | None = None) -> bool:
+    def seal(self, ticket: Ticket, judgement: Judgement) -> bool:
         """Seals a trigger; False if it had been sealed before (the judgement is then only counted as a note).
 
         A judgement that comes after the deadline is UNKNOWN/LATE, whatever it says.
         """
-        degraded = tuple(sorted(self._degraded() | ticket.degraded))
+        degraded = self._degraded_of(ticket)
         with self._lock:
             if ticket.sealed:
                 if ticket.seq:
@@ -133,18 +133,25 @@ class Sealer:
                 return False
             ticket.sealed = True
             now = monotonic_us()
-            if (
-                ticket.deadline_mono_us is not None
-                and now > ticket.deadline_mono_us
-                and judgement.reason is not Reason.LATE
-            ):
-                judgement = replace(judgement, reason=Reason.LATE, detail=f"{judgement.reason} came too late")
-            self._seq += 1
-            ticket.seq = self._seq
-            self._count(ticket, judgement)
-            self._latencies_us.append(now - ticket.t_capture_mono_us)
-            self._hand_over(self._sealed(ticket, judgement, degraded, now, label))
+            self._publish(ticket, self._in_time(ticket, judgement, now), degraded, now)
             return True
+
+    def _degraded_of(self, ticket: Ticket) -> tuple[str, ...]:
+        return tuple(sorted(self._degraded() | ticket.degraded))
+
+    def _in_time(self, ticket: Ticket, judgement: Judgement, now: int) -> Judgement:
+        deadline = ticket.deadline_mono_us
+        if deadline is None or now <= deadline or judgement.reason is Reason.LATE:
+            return judgement
+        return replace(judgement, reason=Reason.LATE, detail=f"{judgement.reason} came too late")
+
+    def _publish(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int) -> None:
+        """The next result. Called with the lock held: results leave in the order of seq."""
+        self._seq += 1
+        ticket.seq = self._seq
+        self._count(ticket, judgement)
+        self._latencies_us.append(now - ticket.t_capture_mono_us)
+        self._hand_over(self._sealed(ticket, judgement, degraded, now))
 
     def _note(self, seq: int, text: str) -> None:
         try:
@@ -159,9 +166,7 @@ class Sealer:
             log.critical("result %d (%s) could not be handed over", sealed.seq, sealed.reason, exc_info=True)
             self._broken(error)
 
-    def _sealed(
-        self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int, label: str | None
-    ) -> Sealed:
+    def _sealed(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int) -> Sealed:
         deadline = ticket.deadline_mono_us
         return Sealed(
             seq=self._seq,
@@ -177,7 +182,9 @@ class Sealer:
             placement=ticket.placement,
             degraded=degraded,
             defects=judgement.defects,
-            label=label,
+            classes=judgement.classes,
+            label=judgement.label,
+            stable_since_us=judgement.stable_since_us,
             recipe=ticket.recipe,
         )
 

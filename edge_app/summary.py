@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edge_app.config.mirror import Energy
+from edge_app.deciding import DecisionSealer, estimated_w
 from edge_app.line import Line
+from edge_app.motion import MotionGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,9 @@ class Summary:
     """Defective parts judged PASS; None where the truth is not known."""
     false_rejects: int | None
     """Good parts judged FAIL; likewise."""
+    effort: dict[str, Any] | None = None
+    """Of a line that decides over many frames, whose `frames` above are decisions: frames that came in, what the gate
+    said of them, inferences, the NPU's (or CPU's) duty cycle, and the power that is estimated from it."""
 
     def document(self) -> dict[str, Any]:
         """For `--json`."""
@@ -39,7 +45,9 @@ class Summary:
         return fields
 
 
-def summarise(line: Line, seconds: float, *, simulated: bool) -> Summary:
+def summarise(
+    line: Line, seconds: float, *, simulated: bool, gate: MotionGate | None = None, energy: Energy | None = None
+) -> Summary:
     """The line as it stands after `seconds` of running."""
     counts = line.sealer.counts()
     latencies = sorted(line.sealer.latencies_us())
@@ -59,7 +67,23 @@ def summarise(line: Line, seconds: float, *, simulated: bool) -> Summary:
         degraded=sorted(line.degraded),
         escapes=counts.escapes if counts.truths else None,
         false_rejects=counts.false_rejects if counts.truths else None,
+        effort=effort_of(line, seconds, gate, energy),
     )
+
+
+def effort_of(line: Line, seconds: float, gate: MotionGate | None, energy: Energy | None) -> dict[str, Any] | None:
+    """What frames cost that are no triggers; None for a line that judges each."""
+    if not isinstance(line.sealer, DecisionSealer):
+        return None
+    effort = line.sealer.effort
+    duty = effort.duty_cycle(seconds * 1e6)
+    return {
+        "frames": effort.frames,
+        "inferences": effort.inferences,
+        "gate": {} if gate is None else {look.value: count for look, count in sorted(gate.counts.copy().items())},
+        "duty_cycle": round(duty, 4),
+        "power_w_estimate": None if energy is None else round(estimated_w(energy, duty), 3),
+    }
 
 
 def percentile_ms(sorted_us: list[int], share: float) -> float | None:

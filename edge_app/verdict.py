@@ -124,6 +124,14 @@ class Judgement:
     detail: str = ""
     """For people: which limit, which region, which class."""
     defects: tuple[Defect, ...] = ()
+    classes: tuple[tuple[str, float], ...] | None = None
+    """A classifier's labels and their probabilities, in the model's order; None: it judged detections, or nothing."""
+    label: str | None = None
+    """The one label that a decision names; None: it names none."""
+    stable_since_us: int | None = None
+    """Since when a decision has stood, UTC."""
+    gated: bool = False
+    """The motion gate skipped the frame. Never sealed: only a decision over many frames takes such a judgement."""
 
     @property
     def verdict(self) -> Verdict:

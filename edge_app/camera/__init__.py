@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_app.camera.base import Camera, missed_between
 from edge_app.config.camera import Camera as CameraSection
-from edge_app.config.camera import FolderCamera, SyntheticCamera
+from edge_app.config.camera import FolderCamera, MirrorCamera, SyntheticCamera
 from edge_app.config.pipeline import is_live
 
 __all__ = ["Camera", "make_camera", "missed_between", "open_camera"]
@@ -20,6 +20,10 @@ def make_camera(section: CameraSection) -> Camera:
         from edge_app.camera.synthetic import SyntheticSource
 
         return SyntheticSource(section)
+    if isinstance(section, MirrorCamera):
+        from edge_app.camera.mirror import MirrorSource
+
+        return MirrorSource(section)
     if is_live(section.path, section.live):
         from edge_app.camera.live import LiveSource
 

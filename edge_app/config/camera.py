@@ -133,4 +133,17 @@ class SyntheticCamera(CameraSection):
     ] = Field("normal", title="Condition", description="A fault of the station, for trying the frame guard.")
 
 
-Camera = Annotated[FolderCamera | VideoCamera | SyntheticCamera, Field(discriminator="type")]
+class MirrorCamera(CameraSection):
+    """What a mirror would see, drawn from pictures of garments: to try a pipeline that decides over many frames."""
+
+    type: Literal["mirror"]
+    path: YamlPath = Field(
+        title="Pictures", description="A .txt list of LABEL/FILE, relative to it, or a folder of folders LABEL."
+    )
+    seed: int = Field(0, ge=0, title="Seed", description="Who comes when, and how the room looks.")
+    visits: int | None = Field(None, ge=1, title="Visits", description="Stop after so many; null: every picture once.")
+    width: int = Field(360, ge=64, le=4096, title="Width", description="px")
+    height: int = Field(480, ge=48, le=4096, title="Height", description="px")
+
+
+Camera = Annotated[FolderCamera | VideoCamera | SyntheticCamera | MirrorCamera, Field(discriminator="type")]

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from edge_app.config.base import Section, YamlPath
 from edge_app.config.camera import Camera
-from edge_app.config.judge import Judge
+from edge_app.config.judge import ClassRule, Judge
+from edge_app.config.mirror import Decision, Gate
 from edge_app.config.monitor import Monitor
 from edge_app.config.results import Results, Station
 from edge_app.config.runtime import Limits, Runtime
@@ -50,6 +51,16 @@ class Pipeline(Section):
         title="Other recipes",
         description="Name: YAML file with a `judge:` section. A controller may switch to one at a frame boundary.",
     )
+    decision: Decision | None = Field(
+        None,
+        title="Decision",
+        description="For classifiers: one stable label over many frames, in place of a verdict for each. null: parts.",
+    )
+    gate: Gate | None = Field(
+        None,
+        title="Motion gate",
+        description="No inference while nothing moves; only with `decision`, since it skips frames. null: every frame.",
+    )
     results: Results = Field(default_factory=lambda: Results(), title="Results")
     monitor: Monitor = Field(default_factory=Monitor, title="Monitor")
     limits: Limits = Field(title="Limits")
@@ -64,6 +75,32 @@ class Pipeline(Section):
             raise ValueError(
                 f"pacing offline is for folders, files and the synthetic camera; {self.camera.path} is live"
                 " and does not wait"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _no_part_is_skipped(self) -> Self:
+        """What works over many frames never stands where each frame is a part."""
+        if self.decision is None:
+            if self.gate is not None:
+                raise ValueError(
+                    "gate: a motion gate skips frames, and without `decision` each frame is a part that must have its"
+                    " verdict: remove `gate`, or add `decision` (a classifier's, which needs no verdict for each frame)"
+                )
+            return self
+        if self.judge.classes or self.judge.regions or self.judge.default != ClassRule():
+            raise ValueError(
+                "decision: labels are smoothed over frames, and rules for defects stand in `judge`: a part could be"
+                " passed by its neighbours; remove `decision`, or the rules (judge.guard may stay)"
+            )
+        if self.recipes:
+            raise ValueError("decision: there are no other recipes to change to: remove `recipes`")
+        if self.limits.trigger == "software":
+            raise ValueError("decision: a stable decision is the trigger: set limits.trigger: camera")
+        if self.gate is not None and self.gate.keep_alive_s >= self.decision.hold_s:
+            raise ValueError(
+                f"gate.keep_alive_s {self.gate.keep_alive_s:g} is not below decision.hold_s {self.decision.hold_s:g}:"
+                " a label would go while somebody stands still"
             )
         return self
 

@@ -51,7 +51,8 @@ class Thumbnailer:
         """The thumbnail, uint8 [ROWS, COLUMNS]. Raises TypeError or ValueError as Plan.run does."""
         luma = np.empty((1, 1, ROWS, COLUMNS), np.uint8)
         self._plan.run(frame, luma)
-        return luma[0, 0]
+        thumbnail: Luma = luma[0, 0]
+        return thumbnail
 
 
 def difference(first: Luma, second: Luma, threshold: int) -> Difference:

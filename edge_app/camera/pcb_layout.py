@@ -111,7 +111,14 @@ def _blank() -> Mask:
 def _grown(mask: Mask, reach_px: int) -> Mask:
     """The mask with all that lies within a disc of diameter `reach_px` about it."""
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach_px, reach_px))
-    return np.asarray(cv2.dilate(mask, kernel), np.uint8)
+    left, top, width, height = cv2.boundingRect(mask)  # most masks are one net on a large canvas
+    near = (
+        slice(max(top - reach_px, 0), top + height + reach_px),
+        slice(max(left - reach_px, 0), left + width + reach_px),
+    )
+    grown = _blank()
+    grown[near] = cv2.dilate(mask[near], kernel)
+    return grown
 
 
 def _whole(point: Points) -> tuple[int, int]:

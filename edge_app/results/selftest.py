@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from edge_app.errors import BusError
 from edge_app.keys import KeyPair
+from edge_app.results.monitor_event import read_event
 
 TIMEOUT_S = 3.0
 STRANGERS = 2
@@ -71,7 +71,7 @@ def let_in(
         sock.connect(endpoint)
         end = time.monotonic() + TIMEOUT_S
         while monitor.poll(max(0, int((end - time.monotonic()) * 1000))):
-            event = parse_monitor_message(monitor.recv_multipart())["event"]
+            event = read_event(monitor.recv_multipart())[0]
             return bool(event == zmq.EVENT_HANDSHAKE_SUCCEEDED)
         return None
     finally:

@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass, field
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from edge_app import clock
 from edge_app.errors import BusError
 from edge_app.keys import KeyPair
 from edge_app.results import wire
 from edge_app.results.auth import ZAP_DOMAIN, Gate
+from edge_app.results.monitor_event import read_event
 from edge_app.results.refusals import WATCHED, Connections
 
 PUB_SNDHWM = 1000
@@ -40,8 +40,8 @@ class Bound:
         """Takes in what the monitor tells; how many connections were refused since the last call."""
         now_us = clock.monotonic_us()
         while self.monitor.poll(0):
-            message = parse_monitor_message(self.monitor.recv_multipart())
-            self.connections.event(int(message["event"]), int(message["value"]), now_us)
+            event, value = read_event(self.monitor.recv_multipart())
+            self.connections.event(event, value, now_us)
         return self.connections.newly_refused(now_us)
 
     def close(self) -> None:

@@ -71,6 +71,13 @@ def build_parser() -> argparse.ArgumentParser:
         choices=["debug", "info", "warning", "error"],
         help="debug, info (default), warning or error",
     )
+    parser.add_argument(
+        "--log-format",
+        metavar="F",
+        default="auto",
+        choices=["auto", "text", "json", "journal"],
+        help="auto (default): fields where stderr is systemd's journal, else text; text, json or journal",
+    )
     return parser
 
 

@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 
 from rich.live import Live
@@ -16,6 +15,7 @@ from edge_app.app import App, build, recipe_name
 from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ExitCode
+from edge_app.logs import LogFormat, start_logging
 from edge_app.service import ServiceManager
 from edge_app.signals import on_signals
 from edge_app.summary import Summary
@@ -27,7 +27,7 @@ LOG_EVERY_S = 10.0
 
 def run(args: argparse.Namespace) -> int:
     """Runs until the source ends, a signal comes, or something makes going on impossible."""
-    start_logging(args.log_level)
+    start_logging(args.log_level, LogFormat(args.log_format), os.environ)
     file = Path(args.pipeline)
     manager = ServiceManager.of(os.environ)
     with manager.starting():
@@ -46,13 +46,6 @@ def run(args: argparse.Namespace) -> int:
         finally:
             tell_end(app.summary(), as_json=args.json)
     return int(ExitCode.OK)
-
-
-def start_logging(level: str) -> None:
-    """Log lines go to stderr; stdout is for what was asked for."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S"
-    )
 
 
 def stop_on_signals(app: App) -> None:

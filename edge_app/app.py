@@ -26,6 +26,7 @@ from edge_app.model import ModelCard, resolve
 from edge_app.monitor import Monitor
 from edge_app.placed import Placed, place_model
 from edge_app.placing import Placer
+from edge_app.plans_two_stage import detector_card
 from edge_app.recipes import Prepared, Recipes
 from edge_app.remote import handlers
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
@@ -187,6 +188,8 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
     """
     card = resolve(pipeline.model, pipeline.preprocess)
     make_missing_plans(pipeline, card)
+    if pipeline.detector is not None:
+        make_missing_plans(pipeline, detector_card(pipeline.detector))
     placed = place_model(pipeline, card, name)
     camera = open_camera(pipeline.camera)
     try:

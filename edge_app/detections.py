@@ -18,12 +18,14 @@ class Detections:
         scores: float32 [N], 0..1.
         labels: int32 [N], index into the model's label list.
         truncated: more candidates passed the threshold than the decoder may return; the list is not whole.
+        unsure: further boxes, not listed, whose label is not sure (two-stage pipelines).
     """
 
     boxes_px: npt.NDArray[np.float32]
     scores: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int32]
     truncated: bool = False
+    unsure: int = 0
 
     def __post_init__(self) -> None:
         n = self.scores.shape[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +55,7 @@ class Engine:
         self.decode = decode
         self._tensor = tensor_of(image)
         self._fit = fit_of(image, region_px)
-        self._plans: dict[Source, Plan] = {}
+        self._plans: dict[tuple[Source, Region | None], Plan] = {}
         self._plans_lock = threading.Lock()  # line, canary and self-test may come from different threads
 
     @property
@@ -67,9 +67,9 @@ class Engine:
         """Buffers for one slot."""
         return Work(self, self.session.bind())
 
-    def preprocess(self, frame: Frame, work: Work) -> None:
-        """Writes a complete frame into the slot's input."""
-        plan = self._plan_for(frame)
+    def preprocess(self, frame: Frame, work: Work, region_px: Region | None = None) -> None:
+        """Writes a complete frame into the slot's input; `region_px`: only this part of it (None: the engine's own)."""
+        plan = self._plan_for(frame, region_px)
         if work.prepared_for is not plan:
             plan.prepare(work.binding.input)
             work.prepared_for = plan
@@ -99,14 +99,15 @@ class Engine:
             times.append(monotonic_us() - start)
         return times
 
-    def _plan_for(self, frame: Frame) -> Plan:
-        source = source_of(frame)
+    def _plan_for(self, frame: Frame, region_px: Region | None) -> Plan:
+        key = source_of(frame), region_px
         with self._plans_lock:
-            plan = self._plans.get(source)
+            plan = self._plans.get(key)
             if plan is None:
                 if len(self._plans) >= KEPT_PLANS:
                     self._plans.pop(next(iter(self._plans)))
-                plan = self._plans[source] = Plan(source, self._tensor, self._fit)
+                fit = self._fit if region_px is None else replace(self._fit, region=region_px)
+                plan = self._plans[key] = Plan(key[0], self._tensor, fit)
         return plan
 
 

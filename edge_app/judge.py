@@ -7,7 +7,7 @@ PASS needs a complete, valid inference on a picture in which a defect could have
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -100,9 +100,13 @@ def _first(*values: float | None) -> float:
 def judge_classes(found: Detections | Classes, labels: tuple[str, ...]) -> Judgement:
     """One frame's probabilities, for a decision over many frames. UNKNOWN by itself: one frame decides nothing.
 
+    NO_PART if a detector ahead of the classifier found nobody.
+
     Raises:
         RuntimeFault: detections, or scores of other classes.
     """
+    if isinstance(found, Detections) and len(found) == 0:
+        return Judgement(Reason.NO_PART, "nobody was detected")
     if not isinstance(found, Classes) or len(found.scores) != len(labels):
         raise RuntimeFault("a decision over labels got something else than their scores", got=type(found).__name__)
     scores = tuple(zip(labels, map(float, found.scores), strict=True))
@@ -114,7 +118,7 @@ def judge(detections: Detections | Classes, recipe: Recipe) -> Judgement:
 
     Returns:
         FAIL/DEFECT if a class has more detections at or above its score than its max_count; else UNKNOWN/MARGINAL
-        if one lies in the grey band; else PASS/OK.
+        if one lies in the grey band or has no sure label; else PASS/OK.
 
     Raises:
         RuntimeFault: a classifier's scores.
@@ -132,11 +136,31 @@ def judge(detections: Detections | Classes, recipe: Recipe) -> Judgement:
         return Judgement(Reason.DEFECT, detail, listed)
     if detections.truncated:
         return Judgement(Reason.INVALID_OUTPUT, "more candidates than model.max_detections", listed)
+    if detections.unsure:
+        return Judgement(Reason.MARGINAL, f"{detections.unsure} crops without a sure label", listed)
     if (~firm).any():
         best = int(np.flatnonzero(~firm)[0])
         label = recipe.labels[int(labels[best])]
         return Judgement(Reason.MARGINAL, f"{label} at {scores[best]:.2f}, in the grey band", listed)
     return Judgement(Reason.OK, "", listed)
+
+
+def judge_crops(found: Detections | Classes, recipe: Recipe, fewest: int) -> Judgement:
+    """Judges the named crops of one valid two-stage inference: as `judge`, and NO_PART if there are too few.
+
+    A crop always is something: one whose label does not reach its score is not overlooked, but UNKNOWN.
+
+    Raises:
+        RuntimeFault: a classifier's scores.
+    """
+    if not isinstance(found, Detections):
+        raise RuntimeFault("a classifier came into a pipeline that judges crops")
+    crops = len(found) + found.unsure
+    low = int((found.scores < recipe.thresholds[found.labels]).sum())
+    judgement = judge(replace(found, unsure=found.unsure + low), recipe)
+    if crops < fewest and judgement.reason in (Reason.OK, Reason.MARGINAL):
+        return replace(judgement, reason=Reason.NO_PART, detail=f"{crops} crops, wanted at least {fewest}")
+    return judgement
 
 
 def _counted(detections: Detections, recipe: Recipe) -> npt.NDArray[np.bool_]:

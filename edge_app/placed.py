@@ -18,6 +18,7 @@ from edge_app.model import ModelCard
 from edge_app.npu_out import NpuOut, leave_note, note_file, standing_note, this_boot
 from edge_app.placing import FixedPlacer, Placer
 from edge_app.plans import Options, StartAlarm, plan_options
+from edge_app.plans_two_stage import two_stage_options
 from edge_app.recipes import Recipes
 from edge_app.scheduler import build_policy, group_of
 from edge_app.thermal import Sampler, find_zones
@@ -76,7 +77,10 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
     refuse_other_task(pipeline, card)
     recipes = Recipes(pipeline, name, card)
     note = note_file(pipeline, name)
-    options = plan_options(pipeline, card, recipes.thresholds, kept_out(note))
+    if pipeline.detector is None:
+        options = plan_options(pipeline, card, recipes.thresholds, kept_out(note))
+    else:
+        options = two_stage_options(pipeline, card, recipes.thresholds, kept_out(note))
     alarms, degraded = tuple(options.alarms), frozenset(options.degraded)
     if PlanKind.NULL in options.openers:
         engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
@@ -84,7 +88,7 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
             recipes, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
     sampler = watch_zones(pipeline, options)
-    canary = load_canary(card)
+    canary = load_canary(card) if pipeline.detector is None else None
     mechanic, governor = _with_scheduler(pipeline, options, sampler, canary)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
@@ -115,7 +119,7 @@ def kept_out(note: Path) -> StartAlarm | None:
 
 def refuse_other_task(pipeline: Pipeline, card: ModelCard) -> None:
     """A classifier names what stands before it, over many frames; a detector judges parts, each by its frame."""
-    wanted = "detect" if pipeline.decision is None else "classify"
+    wanted = "detect" if pipeline.decision is None and pipeline.detector is None else "classify"
     if card.task == wanted:
         return
     raise ConfigError(
@@ -123,7 +127,9 @@ def refuse_other_task(pipeline: Pipeline, card: ModelCard) -> None:
         where=str(card.file),
         wanted=f"a model with task: {wanted}",
         got=f"task: {card.task}",
-        remedy="add `decision` to the pipeline" if wanted == "detect" else "remove `decision` from the pipeline",
+        remedy="add `decision` (a label over many frames) or `detector` (crops to name)"
+        if wanted == "detect"
+        else "remove `decision` and `detector`, or name a classifier under `model`",
     )
 
 

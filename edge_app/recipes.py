@@ -17,7 +17,7 @@ from edge_app.errors import ConfigError
 from edge_app.frame import Frame
 from edge_app.frame_guard import make_guard
 from edge_app.inspection import Inspection
-from edge_app.judge import Recipe, judge, judge_classes, make_recipe
+from edge_app.judge import Recipe, judge, judge_classes, judge_crops, make_recipe
 from edge_app.model import ModelCard
 from edge_app.motion import Look, MotionGate
 from edge_app.verdict import Judgement, Reason
@@ -53,10 +53,11 @@ class Recipes:
             )
         self._own, self._name, self._files, self._card = pipeline.judge, name, pipeline.recipes, card
         self.labels = card.labels
-        self._decision = pipeline.decision
+        self._decision, self._detector = pipeline.decision, pipeline.detector
         self.gate = None if pipeline.gate is None else MotionGate(pipeline.gate, pipeline.preprocess.region_px)
         """The motion gate; one for the line, since it remembers the scene."""
-        self._over_frames = [part.model_dump_json() for part in (pipeline.decision, pipeline.gate) if part is not None]
+        sections = (pipeline.decision, pipeline.gate, pipeline.detector)
+        self._more = [part.model_dump_json(exclude={"path"}) for part in sections if part is not None]
         self.own = self._prepare(name, pipeline.judge)
         self.others = {other: self.load(other) for other in pipeline.recipes}
         rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]
@@ -88,8 +89,11 @@ class Recipes:
 
     def _prepare(self, name: str, section: Judge) -> Prepared:
         rules = self._rules(section)
-        rev = revision(section, rules, *self._over_frames)
+        rev = revision(section, rules, *self._more)
         guard, labels = make_guard(section.guard), self._card.labels
+        if self._decision is None and self._detector is not None:
+            fewest = self._detector.fewest
+            return Prepared(name, rev, Inspection(guard, lambda found: judge_crops(found, rules, fewest), (name, rev)))
         if self._decision is None:
             return Prepared(name, rev, Inspection(guard, lambda found: judge(found, rules), (name, rev)))
         guard = guard if self.gate is None else gated(guard, self.gate)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from edge_app.config.base import Section, YamlPath
 from edge_app.config.camera import Camera
+from edge_app.config.detector import Detector
 from edge_app.config.judge import ClassRule, Judge
 from edge_app.config.mirror import Decision, Gate
 from edge_app.config.monitor import Monitor
@@ -43,6 +44,11 @@ class Pipeline(Section):
     camera: Camera = Field(title="Camera")
     preprocess: Preprocess = Field(default_factory=lambda: Preprocess(), title="Preprocess")
     model: Model = Field(title="Model")
+    detector: Detector | None = Field(
+        None,
+        title="Detector",
+        description="Finds where to look: `model`, a classifier, then names each of its boxes. null: one stage.",
+    )
     runtime: Runtime = Field(default_factory=lambda: Runtime(), title="Runtime")
     scheduler: Scheduler = Field(default_factory=lambda: Scheduler(), title="Scheduler")
     judge: Judge = Field(default_factory=lambda: Judge(), title="Judge")
@@ -76,6 +82,12 @@ class Pipeline(Section):
                 f"pacing offline is for folders, files and the synthetic camera; {self.camera.path} is live"
                 " and does not wait"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _two_stages_run(self) -> Self:
+        if self.detector is not None and self.runtime.provider == "null":
+            raise ValueError("runtime.provider null replays one recorded output; with `detector` there are two models")
         return self
 
     @model_validator(mode="after")

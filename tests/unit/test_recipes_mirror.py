@@ -65,7 +65,10 @@ def test_one_frames_scores_are_unknown_by_themselves(tmp_path: Path) -> None:
     assert judgement.classes == (("red", 0.25), ("green", 0.5), ("blue", 0.25))
 
 
-@pytest.mark.parametrize("found", [Detections.none(), Classes(np.array([1.0], np.float32))])
+BOX = Detections(np.zeros((1, 4), np.float32), np.ones(1, np.float32), np.zeros(1, np.int32))
+
+
+@pytest.mark.parametrize("found", [BOX, Classes(np.array([1.0], np.float32))])
 def test_what_no_such_classifier_finds_is_a_fault(tmp_path: Path, found: Detections | Classes) -> None:
     with pytest.raises(RuntimeFault, match="something else"):
         recipes(tmp_path).own.inspection.judge(found)

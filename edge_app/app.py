@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import track
@@ -23,7 +24,6 @@ from edge_app.governor import Governor
 from edge_app.idling import IdlingPlacer
 from edge_app.line import Line, MakeSealer
 from edge_app.model import ModelCard, resolve
-from edge_app.monitor import Monitor
 from edge_app.placed import Placed, place_model
 from edge_app.placing import Placer
 from edge_app.plans_two_stage import detector_card
@@ -34,6 +34,9 @@ from edge_app.scheduler import Alarm, Decision
 from edge_app.sealing import Sealer
 from edge_app.summary import Summary, summarise
 from edge_app.verdict import Mode
+
+if TYPE_CHECKING:
+    from edge_app.monitor import Monitor
 
 log = logging.getLogger(__name__)
 STUCK_US = 10_000_000
@@ -56,7 +59,7 @@ class App:
         mechanic = placed.mechanic
         self_test = mechanic.self_test if mechanic is not None and placed.has_canary else None
         self.outlet = Outlet(pipeline.results, identity, lambda: status_of(self.line), handlers(self, self_test))
-        self.monitor = None if pipeline.monitor.http is None else Monitor(pipeline.monitor, self.outlet)
+        self.monitor = make_monitor(pipeline, self.outlet)
         self.line = Line(
             camera,
             placed.engines,
@@ -198,6 +201,15 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
     except BaseException:
         camera.close()
         raise
+
+
+def make_monitor(pipeline: Pipeline, outlet: Outlet) -> Monitor | None:
+    """Pages over HTTP, if they are wanted: a line without them does not load a web server."""
+    if pipeline.monitor.http is None:
+        return None
+    from edge_app.monitor import Monitor
+
+    return Monitor(pipeline.monitor, outlet)
 
 
 def make_missing_plans(pipeline: Pipeline, card: ModelCard) -> None:

@@ -132,9 +132,11 @@ def _firm(card: ModelCard) -> Scores:
 def canary_picture(picture: str, folder: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     """The picture that a manifest names: `synthetic product=P seed=S`, or a file in the model's folder."""
     if (match := SYNTHETIC.match(picture)) is not None:
-        from edge_app.camera.pcb import draw
+        from edge_app.camera.pcb import draw, forget_products
 
-        return draw(int(match[1]), int(match[2])).image
+        drawn = draw(int(match[1]), int(match[2])).image
+        forget_products()
+        return drawn
     image = cv2.imread(str(folder / picture), cv2.IMREAD_COLOR)
     if image is None:
         raise ModelError(

@@ -25,7 +25,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.camera.pcb_defects import LABELS, Defect, etch
+from edge_app.camera.pcb_defects import LABELS, Defect, etch, places
 from edge_app.camera.pcb_layout import APRON_PX, BOARD_PX, CANVAS_PX, SIZE_PX, Mask, lay_out
 
 Image = npt.NDArray[np.uint8]
@@ -299,6 +299,12 @@ def _light(conditions: Conditions) -> npt.NDArray[np.float32]:
     plane = np.add.outer(across * np.float32(conditions.slope[1]), across * np.float32(conditions.slope[0]))
     plane = (plane + np.float32(1.0)) * np.float32(conditions.gain)
     return np.asarray(cv2.merge([plane * np.float32(factor) for factor in conditions.tint]), np.float32)
+
+
+def forget_products() -> None:
+    """Lets go of what is kept of the last products (10 MB each); whoever draws them again makes it again."""
+    for kept in (lay_out, places, _scenery):
+        kept.cache_clear()
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,7 @@
-"""How commands speak: one JSON document on stdout for machines, tables for people, all else on stderr."""
+"""How commands speak: one JSON document on stdout for machines, tables for people, all else on stderr.
+
+rich is imported when something is shown, so that a line that starts in a service does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDTH_IN_PIPES = 100
 
@@ -28,11 +31,16 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 def people() -> Console:
     """Where progress bars and notes for people go: stderr, plain when it is no terminal."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")

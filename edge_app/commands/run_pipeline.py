@@ -6,11 +6,10 @@ import argparse
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
-from rich.live import Live
-from rich.text import Text
-
+from edge_app import memory
 from edge_app.app import App, build, recipe_name
 from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_pipeline
@@ -28,6 +27,7 @@ LOG_EVERY_S = 10.0
 def run(args: argparse.Namespace) -> int:
     """Runs until the source ends, a signal comes, or something makes going on impossible."""
     start_logging(args.log_level, LogFormat(args.log_format), os.environ)
+    memory.keep_little()
     file = Path(args.pipeline)
     manager = ServiceManager.of(os.environ)
     with manager.starting():
@@ -55,12 +55,14 @@ def stop_on_signals(app: App) -> None:
 
 def follow(app: App) -> None:
     """Waits for the end; on a terminal with one live status line, in a pipe with a log line now and then."""
-    console = people()
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         while not app.wait(LOG_EVERY_S):
             log.info("%s", status_line(app.summary()))
         return
-    with Live(console=console, refresh_per_second=8, transient=True) as live:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=people(), refresh_per_second=8, transient=True) as live:
         while not app.wait(STATUS_EVERY_S):
             live.update(Text(status_line(app.summary())))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import onnxruntime as ort
 
+from edge_app import memory
 from edge_app.errors import ModelError, RuntimeFault
 from edge_app.runtime.base import Binding, TensorInfo, numpy_dtype
 from edge_app.verdict import PlanKind, PowerMode
@@ -46,7 +47,7 @@ def load(file: Path, options: ort.SessionOptions) -> ort.InferenceSession:
             remedy="copy it again; a transfer or a full disk cut it off",
         )
     try:
-        return ort.InferenceSession(str(file), options)
+        session = ort.InferenceSession(str(file), options)
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
         raise ModelError(
             "onnxruntime can't load the model",
@@ -55,6 +56,8 @@ def load(file: Path, options: ort.SessionOptions) -> ort.InferenceSession:
             got=first_line(error),
             remedy="export it again, or check that this release supports its opset",
         ) from error
+    memory.give_back()
+    return session
 
 
 def first_line(error: BaseException) -> str:

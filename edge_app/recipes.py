@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_app.config.base import Section
 from edge_app.config.judge import Judge
-from edge_app.config.load import read_yaml, validate
+from edge_app.config.load import load_manifest, read_yaml, validate
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError
 from edge_app.frame import Frame
@@ -58,6 +58,8 @@ class Recipes:
         """The motion gate; one for the line, since it remembers the scene."""
         sections = (pipeline.decision, pipeline.gate, pipeline.detector)
         self._more = [part.model_dump_json(exclude={"path"}) for part in sections if part is not None]
+        if pipeline.detector is not None:
+            self._more.append(load_manifest(pipeline.detector.path).float_model.sha256)
         self.own = self._prepare(name, pipeline.judge)
         self.others = {other: self.load(other) for other in pipeline.recipes}
         rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]

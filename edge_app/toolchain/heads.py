@@ -14,6 +14,9 @@ from edge_app.config.tensor import HeadSpec
 from edge_app.errors import ModelError
 from edge_app.toolchain.graph import Index, Shape, ancestors, cut_at
 
+BEFORE_NMS = "predictions"
+"""What the head's output is called once an NMS behind it was taken off."""
+
 
 @dataclass(frozen=True, slots=True)
 class Branch:
@@ -65,6 +68,47 @@ def recognise(model: ModelProto, size: tuple[int, int], labels: int | None, task
     if len(fitting) != 1:
         raise _unknown(where, shapes, fitting)
     return HeadSpec(kind=fitting[0], strides=strides)  # type: ignore[arg-type]
+
+
+def without_nms(model: ModelProto, size: tuple[int, int], labels: int | None, where: str) -> tuple[ModelProto, int]:
+    """Takes off a NonMaxSuppression that an exporter put behind the head, and all that belongs to it.
+
+    How many boxes it lets through depends on the picture, so no static graph can hold it; the C decode does it.
+
+    Returns:
+        The model up to the head's own output, and how many nodes were taken off; the model itself and 0 without NMS.
+
+    Raises:
+        ModelError: no tensor before the NMS is the output of a known head.
+    """
+    index = Index(model)
+    waiting = [name for node in model.graph.node if node.op_type == "NonMaxSuppression" for name in node.input if name]
+    if not waiting:
+        return model, 0
+    before: set[str] = set()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor not in before:
+            before.add(tensor)
+            waiting.extend(index.dynamic_inputs(index.producer[tensor]) if tensor in index.producer else ())
+    nearest_first = [name for node in reversed(model.graph.node) for name in node.output if name in before]
+    for tensor in nearest_first:
+        shape = index.shape(tensor)
+        if shape is None or len(shape) != 3:
+            continue
+        part = cut_at(model, [(tensor, BEFORE_NMS)])
+        try:
+            recognise(part, size, labels, "detect", where)
+        except ModelError:
+            continue
+        return part, len(model.graph.node) - len(part.graph.node)
+    raise ModelError(
+        "there is a NonMaxSuppression in the model, and no known head before it",
+        where=where,
+        wanted="the output of a YOLO head, with as many classes as there are labels",
+        got=f"{labels} labels",
+        remedy="give all labels with --labels; or export without NMS (Ultralytics: nms=False)",
+    )
 
 
 def label_count(model: ModelProto, head: HeadSpec) -> int | None:

@@ -56,6 +56,16 @@ def compile_plan(
     return tuple((name, op) for name, op in answer["host_nodes"])
 
 
+def compile_all(models: Sequence[Path], soc: Soc, outs: Sequence[Path]) -> None:
+    """Compiles several QDQ models for one SoC, one after another in one process: the segments of a cut model.
+
+    Raises:
+        RuntimeFault: the compiler refuses one, or the disk is full.
+    """
+    parts = [[str(model), str(out)] for model, out in zip(models, outs, strict=True)]
+    _ask(soc, {"action": "compile_all", "parts": parts, "optimization": BEST_OPTIMISATION})
+
+
 def write_dlc(model: Path, soc: Soc, folder: Path) -> list[str]:
     """Writes a .dlc of a QDQ model for the QNN and SNPE command-line tools; names of the files."""
     folder.mkdir(parents=True, exist_ok=True)

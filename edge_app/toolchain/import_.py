@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,6 +52,14 @@ def read_source(file: Path, size: tuple[int, int] | None) -> ModelProto:
     """
     if file.suffix != ".pt":
         return graph.load(file)
+    if not file.is_file():
+        raise ModelError("can't read the model file", where=str(file), got="no such file")
+    with contextlib.redirect_stdout(sys.stderr):  # Ultralytics reports on stdout
+        return _exported(file, size)
+
+
+def _exported(file: Path, size: tuple[int, int] | None) -> ModelProto:
+    os.environ.setdefault("YOLO_AUTOINSTALL", "false")  # an import of a model installs no packages
     try:
         from ultralytics import YOLO
     except ImportError as error:
@@ -57,12 +68,20 @@ def read_source(file: Path, size: tuple[int, int] | None) -> ModelProto:
             where=str(file),
             remedy="pip install 'edge_app[train]', or export it to ONNX where it was trained",
         ) from error
-    if not file.is_file():
-        raise ModelError("can't read the model file", where=str(file), got="no such file")
+    options: dict[str, Any] = {} if size is None else {"imgsz": [size[1], size[0]]}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(file, folder))
-        options: dict[str, Any] = {} if size is None else {"imgsz": [size[1], size[0]]}
-        return graph.load(Path(YOLO(copy).export(format="onnx", opset=TARGET_OPSET, simplify=True, **options)))
+        try:
+            exported = YOLO(copy).export(format="onnx", opset=TARGET_OPSET, simplify=True, **options)
+        except Exception as error:  # torch, pickle and Ultralytics raise unrelated classes
+            raise ModelError(
+                "Ultralytics can't export this .pt file",
+                where=str(file),
+                wanted="a model trained with Ultralytics",
+                got=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                remedy="is the file whole? Try `yolo export` where it was trained",
+            ) from error
+        return graph.load(Path(exported))
 
 
 def import_model(model: ModelProto, given: Given, where: str) -> Imported:
@@ -93,9 +112,13 @@ def import_model(model: ModelProto, given: Given, where: str) -> Imported:
     if copies := graph.unshare_initializers(model):
         fixes.append(f"{copies} shared initializers un-shared (convs that share a bias would run in float on the HTP)")
     model = graph.inferred(model, where)
-    check_shapes(model, where)
     labels = given.labels or labels_in(metadata)
     size = size_of(model, where)
+    model, taken_off = heads.without_nms(model, size, None if labels is None else len(labels), where)
+    if taken_off:
+        fixes.append(f"NMS taken off ({taken_off} nodes): its result has no static shape; the C decode does it")
+        model = graph.inferred(model, where)
+    check_shapes(model, where)
     head = heads.recognise(model, size, None if labels is None else len(labels), given.task, where)
     if given.head is not None:
         head = head.model_copy(update={"kind": given.head})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.runtime import qnn
 from edge_app.runtime.ort import load, placed_on_cpu, session_options
 
+LEAST_ROOM = 1 << 20
+"""Bytes of disk: with less left, a failure to write a plan is one of room."""
 CYCLES_EVENT = "Accelerator (execute) time (cycles)"
 
 
@@ -59,11 +62,35 @@ def compile_plan(request: dict[str, Any]) -> dict[str, Any]:
             "ep.context_embed_mode": "1",
             "ep.context_file_path": str(Path(folder, "plan.onnx")),
         }
-        session = _session(request, Path(model.name), extra, config)
+        try:
+            session = _session(request, Path(model.name), extra, config)
+        except EdgeAppError as error:
+            raise _full_disk(out.parent, model) or error from error
         placed = placed_on_cpu(session)
         del session
         Path(folder, "plan.onnx").replace(out)
     return {"host_nodes": [list(node) for node in placed]}
+
+
+def compile_all(request: dict[str, Any]) -> dict[str, Any]:
+    """Compiles several models; request: parts ([model, out] each)."""
+    for model, out in request["parts"]:
+        compile_plan({**request, "model": model, "out": out, "host_ops": []})
+    return {}
+
+
+def _full_disk(folder: Path, model: Path) -> RuntimeFault | None:
+    """What really is the matter if there is no room for a plan: onnxruntime calls it an invalid model."""
+    free, wanted = shutil.disk_usage(folder).free, max(model.stat().st_size, LEAST_ROOM)
+    if free >= wanted:
+        return None
+    return RuntimeFault(
+        "there is no space left for the plan",
+        where=str(folder),
+        wanted=f"{wanted >> 10} KiB or more",
+        got=f"{free >> 10} KiB",
+        remedy="free some space, then compile again",
+    )
 
 
 def write_dlc(request: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +156,7 @@ def main(file: str) -> int:
 
     actions: dict[str, Callable[[], dict[str, Any]]] = {
         "compile": lambda: compile_plan(request),
+        "compile_all": lambda: compile_all(request),
         "dlc": lambda: write_dlc(request),
         "run": lambda: run_plan(request, progress),
         "support": lambda: read_support(request),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,41 @@ def crossing_types(plan: Path) -> set[int]:
     npu = {name for node in model.graph.node if node.op_type == "EPContext" for name in (*node.input, *node.output)}
     host = {name for node in model.graph.node if node.op_type != "EPContext" for name in (*node.input, *node.output)}
     return {types[name] for name in npu & host}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own with hardly any room. Mounting one needs root."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("left_kib", [0, 16])
+def test_a_full_disk_while_compiling_leaves_nothing_that_looks_like_a_plan(
+    plant: Path, small_disk: Path, left_kib: int
+) -> None:
+    shutil.copytree(plant / "models", small_disk / "models", ignore=shutil.ignore_patterns("plans"))
+    shutil.copytree(plant / "calibration", small_disk / "calibration")
+    folder = small_disk / "models/toy"
+    before = (folder / "manifest.yaml").read_bytes()
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - left_kib * 1024))
+    done = in_folder(small_disk)("compile", "toy", "--soc", "qcs8550", "--plans", "htp")
+    assert done.returncode in (4, 5), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "space" in done.stderr
+    assert (folder / "manifest.yaml").read_bytes() == before
+    assert [file.name for file in folder.rglob("*") if file.is_file() and "plans" in file.parts] == []
+    filler.unlink()
+    document(in_folder(small_disk)("compile", "toy", "--soc", "qcs8550", "--plans", "htp", "--json"))
+    assert (folder / "plans/qcs8550/htp.onnx").is_file()
 
 
 def test_dlc_for_the_qnn_tools(plant: Path, tmp_path: Path) -> None:

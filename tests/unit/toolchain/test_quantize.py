@@ -217,3 +217,23 @@ def test_calibration_set_warnings(tmp_path: Path, pictures: list[Path]) -> None:
     assert any("near copies" in warning for warning in copies.warnings)
     assert calibration.examine(pictures, IMAGE).warnings == ()
     assert calibration.examine(pictures, IMAGE).sha256 != few.sha256
+
+
+@pytest.mark.parametrize("method", ["percentile", "entropy"])
+def test_percentile_and_entropy_leave_out_what_is_rare(
+    prepared: Prepared, ranges: calibration.Ranges, pictures: list[Path], tmp_path: Path, method: str
+) -> None:
+    onnx.save(prepared.model, tmp_path / "m.onnx")
+    found = calibration.ranges_of(tmp_path / "m.onnx", pictures[:8], IMAGE, method, tmp_path)
+    assert found.keys() == ranges.keys()
+    narrower = 0
+    for name, (low, high) in found.items():
+        span = ranges[name][1] - ranges[name][0]
+        assert low <= high
+        # Histograms are symmetric about 0 and end at a bin's edge: never wider than min-max by more than that.
+        assert max(abs(low), abs(high)) <= max(map(abs, ranges[name])) + 0.02 * span
+        narrower += high - low < 0.98 * span
+    assert narrower > 0
+    assert digest(quantize.quantized(prepared, found, A8, tmp_path)) != digest(
+        quantize.quantized(prepared, ranges, A8, tmp_path)
+    )

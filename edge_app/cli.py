@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "validate a pipeline and print it resolved; --schema prints the JSON schema",
     "watch": "subscribe to a node and print its results live",
     "eval": "accuracy, escapes and false rejects of a model on a labelled data set",
+    "eval-classes": "accuracy, calibration and confusion of a classifier on labelled pictures",
     "eval-mirror": "accuracy, flips, waiting and inferences saved of a pipeline that decides over many frames",
     "calibration": "learn the frame guard, or collect calibration frames from a line",
     "model": "import, quantize, compile, verify and show models",

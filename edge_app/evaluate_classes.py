@@ -32,7 +32,8 @@ class LookedAt:
     @property
     def best(self) -> npt.NDArray[np.int64]:
         """[N] the label that was found."""
-        return self.scores.argmax(axis=1)
+        found: npt.NDArray[np.int64] = self.scores.argmax(axis=1)
+        return found
 
 
 def read_lists(lists: Sequence[Path], labels: Sequence[str], limit: int | None) -> list[tuple[Path, str]]:

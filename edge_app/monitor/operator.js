@@ -64,7 +64,7 @@ function drawHead(s) {
   else if (!s.link.publish) text("link", "\u2298 nobody listens", "odd-text");
   else text("link", words([`${s.link.publish} listening`, s.link.commands && `${s.link.commands} commanding`]));
   const skew = Math.abs(s.t_us / 1000 - Date.now());
-  if (skew > 2000) text("clock", `${day(s.t_us)} ${time(s.t_us)} (this screen differs by ${ago(skew * 1000)})`, "odd-text");
+  if (skew > 2000) text("clock", `${day(s.t_us)} ${time(s.t_us)} \u00b7 screen ${ago(skew * 1000)} off`, "odd-text");
   else text("clock", `${day(s.t_us)} ${time(s.t_us)}`);
   document.title = `${s.mode} ${s.node}`;
   text("about", words([
@@ -83,6 +83,7 @@ function drawAlarm(s) {
   text("alarm-text", alarm.text);
   text("alarm-since", `since ${time(alarm.since_us)} (${ago(s.t_us - alarm.since_us)})${alarm.acked ? ", acknowledged" : ""}`);
   text("alarm-remedy", alarm.remedy);
+  $("alarm").title = `${alarm.text}\n${alarm.remedy}`;
   text("alarm-more", s.alarms.length > 1 ? `and ${s.alarms.length - 1} more` : "");
 }
 
@@ -158,9 +159,22 @@ function drawPlace(s) {
   text("rate", `${Math.round(100 * s.sched.rate)} %`, s.sched.rate < 1 ? "odd-text" : "");
   text("why", words([s.sched.reason, s.sched.detail]));
   $("why").title = s.sched.detail;
-  $("zones").replaceChildren(...s.zones.map(zone));
+  $("node").title = s.node;
+  $("recipe").title = s.recipe.rev;
+  const groups = [...new Set(s.zones.map((z) => z.group))];
+  $("zones").replaceChildren(...groups.map((group) => worst(s.zones.filter((z) => z.group === group))));
   const odd = [...s.degraded, ...(s.camera_trouble ? [`camera: ${s.camera_trouble}`] : [])];
   text("degraded", odd.length ? `not as configured: ${odd.join(", ")}` : "", odd.length ? "odd-text" : "");
+}
+
+// Of a group's zones the one that can't be believed, else the one nearest to its trip point.
+function worst(zones) {
+  const room = (z) => z.temp_c === null ? -Infinity : z.trip_c - z.temp_c;
+  const found = zones.reduce((one, other) => room(other) < room(one) ? other : one);
+  const row = zone(found);
+  row.firstChild.textContent = zones.length > 1 ? `${found.name} +${zones.length - 1}` : found.name;
+  row.title = zones.map((z) => `${z.name}: ${z.temp_c === null ? z.state : `${z.temp_c.toFixed(1)} of ${z.trip_c.toFixed(0)} \u00b0C`}`).join("\n");
+  return row;
 }
 
 function zone(z) {

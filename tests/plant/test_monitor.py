@@ -177,6 +177,29 @@ DRAWN_WHERE_TOLD = """(() => {
     return [box.left, box.top, box.right, box.bottom].every((edge, axis) => Math.abs(edge - wanted[axis]) < 4);
 })()"""
 
+WORST_DAY = """(() => { lastAt = Infinity; const s = structuredClone(lastState);
+    s.mode = 'FAULT'; s.node = 'hall-7-press-line-12/station-end-of-line-3';
+    s.recipe.name = 'a-recipe-with-quite-a-long-name';
+    s.link = {publish: 3, commands: 2}; s.t_us -= 86400e6;
+    Object.assign(s.counts, {pass: 123456789, fail: 98765432, unknown: 12345678, lost: 3});
+    const long = 'more words than anybody should write in such a place '.repeat(4);
+    const alarm = {alarm: 'CONNECTIONS_REFUSED', since_us: s.t_us - 4e9, text: long, remedy: long, acked: true};
+    s.alarms = [alarm, alarm, alarm];
+    s.pareto = Array(9).fill({verdict: 'UNKNOWN', cause: 'INCOMPLETE_FRAME', count: 123456});
+    s.trend = s.trend.map((_, minute) => [1500, 20 * minute, 900]);
+    s.latency = {deadline_us: 50000, p50_us: 21234, p99_us: 58765, worst_us: 2345678, over: 4096};
+    s.sched = {plan: 'hybrid', power_mode: 'sustained_high_performance', rate: 0.7, reason: 'HOT', detail: long};
+    s.zones = ['cpu', 'nsp', 'skin'].flatMap(group => [...Array(12).keys()].map(n => ({name: `${group}-1-${n}`, group,
+        temp_c: n ? 60 + n : null, state: 'unreadable', warm_c: 83, hot_c: 92, trip_c: 95})));
+    s.degraded = ['cpu_fallback', 'journal_off', 'rate_reduced', 'throttled']; s.camera_trouble = long;
+    s.recent.forEach(r => { r.part_id = 'PART-2026-11-30-000001'; r.reason = 'INCOMPLETE_FRAME'; });
+    draw(s); watch(); })()"""
+OVERFLOWS = """[...document.querySelectorAll('section, header, footer')]
+    .filter(e => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.id || e.tagName)"""
+BELOW_RIGHT = "document.getElementById('right').getBoundingClientRect().bottom"
+ABOVE_RECENT = "document.getElementById('recent-box').getBoundingClientRect().top"
+
 
 @needs_chromium
 def test_the_page_in_a_browser(node: WatchedNode, tmp_path: Path) -> None:
@@ -212,5 +235,15 @@ async def look_at(node: WatchedNode, tmp_path: Path) -> None:
         assert (await page.ask("document.getElementById('nodata').textContent")).startswith("NO DATAsince 20")
         assert await page.ask("document.body.classList.contains('gone')")
         assert "NO DATA" in await page.ask("document.title")
+
+        await page.screen(1280, 800)
+        await page.ask(WORST_DAY)
+        assert await page.ask(FITS) == [True, True]
+        assert await page.ask(OVERFLOWS) == []
+        assert await page.ask(BELOW_RIGHT) <= await page.ask(ABOVE_RECENT)
+        assert "3 triggers have no result" in await page.ask("document.getElementById('agree').textContent")
+        await page.ask("lastAt = -1e9; watch()")
+        assert not await page.ask("document.getElementById('nodata').hidden")
+
         node.start()
         await page.until("document.getElementById('nodata').hidden")  # and comes back by itself

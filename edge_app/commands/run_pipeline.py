@@ -68,7 +68,12 @@ def follow(app: App) -> None:
 
 
 def status_line(s: Summary) -> str:
-    """Frames, rate, verdicts, latency, plan."""
+    """Frames, rate, verdicts, latency, plan; of a line that decides over frames, what these cost, and decisions."""
+    if s.effort is not None:
+        return (
+            f"{s.effort['frames']} frames  {s.effort['inferences']} inferences  duty cycle {s.effort['duty_cycle']:.1%}"
+            f"  decisions: PASS {s.passed}  UNKNOWN {s.unknown}  plan {s.plan}"
+        )
     latency = "-" if s.p50_ms is None else f"p50 {s.p50_ms:.1f} ms  p99 {s.p99_ms:.1f} ms"
     degraded = f"  degraded: {', '.join(s.degraded)}" if s.degraded else ""
     return (
@@ -89,7 +94,7 @@ def tell_end(summary: Summary, *, as_json: bool) -> None:
 def cell(value: object) -> object:
     """A value as a table shows it."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {count}" for key, count in value.items()) or "-"
+        return ", ".join(f"{key} {cell(count)}" for key, count in value.items() if count is not None) or "-"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
     return value

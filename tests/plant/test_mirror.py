@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 
 import colours
+import cv2
 import pytest
 from line_bench import PATIENCE_S
 from ruamel.yaml import YAML
 
 from edge_app.app import build
 from edge_app.cli import main
+from edge_app.commands.run_pipeline import status_line
 from edge_app.errors import ExitCode
 from edge_app.idling import IDLE_MODE, IdlingPlacer
 from edge_app.motion import Look
 from edge_app.results import wire
+from edge_app.summary import Summary
 from edge_app.verdict import Placement, PlanKind, PowerMode, Reason, SchedReason, Sealed, Verdict
 
 
@@ -89,6 +92,34 @@ def test_a_running_node_sends_decisions(tmp_path: Path) -> None:
     assert message["stable_since_us"] < message["t_done_us"]
     assert "detections" not in message
     assert message["simulated"] is True
+
+
+def test_the_summary_of_a_run_tells_frames_beside_decisions(
+    tmp_path: Path, yaml: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "still").mkdir()
+    for number in range(30):
+        cv2.imwrite(str(tmp_path / "still" / f"{number}.png"), colours.picture("blue", 120, 90))
+    command = ["--pipeline", str(yaml), "--set", f"camera.path={tmp_path / 'still'}", "--log-level", "error"]
+    assert main([*command, "--json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert told["effort"]["frames"] == 30
+    assert told["effort"]["gate"] == {"empty": 30}, "what stands there from the first frame on is the room"
+    assert (told["effort"]["inferences"], told["frames"], told["lost"]) == (0, told["unknown"], 0)
+    assert main(command) == ExitCode.OK
+    assert "gate empty 30" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_status_line_of_a_mirror() -> None:
+    effort = {"frames": 900, "inferences": 120, "gate": {}, "duty_cycle": 0.031, "power_w_estimate": None}
+    summary = Summary(
+        frames=4, passed=3, fail=0, unknown=1, unknown_by_reason={"NO_PART": 1}, lost=0, p50_ms=1.0, p99_ms=2.0,
+        fps=0.1, plan="htp", seconds=30.0, simulated=False, degraded=[], escapes=None, false_rejects=None,
+        effort=effort,
+    )  # fmt: skip
+    assert status_line(summary) == (
+        "900 frames  120 inferences  duty cycle 3.1%  decisions: PASS 3  UNKNOWN 1  plan htp"
+    )
 
 
 class Fixed:

@@ -62,6 +62,7 @@ NATURAL_TURN_DEG = 0.4
 BLACK_LEVEL = 6
 _COPPER_BGR, _LAMINATE_BGR, _BELT_BGR = (50, 62, 88), (160, 202, 212), (112, 96, 88)
 _NOISE_PX = 1024
+_BAND_PX = 80
 _NOISE_SCALE = 16.0
 _WHAT_HAPPENED, _HOW_IT_LOOKS = 1, 2
 """Separate random streams, so that asking for other defects leaves the light as it was."""
@@ -286,17 +287,19 @@ def _photograph(scene: Image, conditions: Conditions) -> Image:
         scene, _to_picture(conditions), (SIZE_PX, SIZE_PX), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
     )
     image = cv2.GaussianBlur(image, (0, 0), conditions.blur_px)
-    image = cv2.multiply(image, _light(conditions), dtype=cv2.CV_8U)
+    for top in range(0, SIZE_PX, _BAND_PX):  # the light of a whole picture at once would be 12 MB of floats
+        band = slice(top, top + _BAND_PX)
+        cv2.multiply(image[band], _light(conditions, band), dst=image[band], dtype=cv2.CV_8U)
     left, top = conditions.noise_origin
     noise = _noise()[top : top + SIZE_PX, left : left + SIZE_PX]
     weight = conditions.noise_levels / _NOISE_SCALE
     return np.asarray(cv2.addWeighted(image, 1.0, noise, weight, BLACK_LEVEL - 128.0 * weight), np.uint8)
 
 
-def _light(conditions: Conditions) -> npt.NDArray[np.float32]:
-    """Factors float32 [SIZE_PX, SIZE_PX, 3] by which the light changes every pixel."""
+def _light(conditions: Conditions, band: slice) -> npt.NDArray[np.float32]:
+    """Factors float32 [rows of the band, SIZE_PX, 3] by which the light changes every pixel."""
     across = np.linspace(-0.5, 0.5, SIZE_PX, dtype=np.float32)
-    plane = np.add.outer(across * np.float32(conditions.slope[1]), across * np.float32(conditions.slope[0]))
+    plane = np.add.outer(across[band] * np.float32(conditions.slope[1]), across * np.float32(conditions.slope[0]))
     plane = (plane + np.float32(1.0)) * np.float32(conditions.gain)
     return np.asarray(cv2.merge([plane * np.float32(factor) for factor in conditions.tint]), np.float32)
 

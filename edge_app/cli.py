@@ -23,6 +23,7 @@ COMMANDS = {
     "calibration": "learn the frame guard, or collect calibration frames from a line",
     "model": "import, quantize, compile, verify and show models",
     "simulate": "run the scheduler against a thermal model of a board",
+    "profile": "run a pipeline and show where its time goes; --trace writes a Chrome trace",
     "doctor": "look at this board: NPU, thermal zones, libraries, permissions",
     "bench": "measure this machine: kernels, host, wire, start, model, beside their peers",
     "journal": "export, verify or count the journal of results",

@@ -1,0 +1,83 @@
+"""Run a pipeline and show where its time goes, stage by stage; --trace writes every call for a trace viewer.
+
+The pipeline runs as it would, but publishes on a free port of this machine and keeps neither journal nor pictures, so
+that a line beside it is not disturbed (its NPU and processors are shared all the same).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from edge_app.app import build, recipe_name
+from edge_app.commands.arguments import positive
+from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.config.load import load_pipeline
+from edge_app.errors import ConfigError, ExitCode
+from edge_app.profiling import Recorder, StageTimes, chrome_trace, stage_times
+from edge_app.summary import Summary
+
+APART = (
+    "results.publish=tcp://127.0.0.1:*", "results.commands=null", "results.journal.path=null",
+    "results.evidence.path=null", "monitor.http=null",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("pipeline", metavar="FILE", type=Path, help="pipeline YAML")
+    parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="as ever")
+    parser.add_argument("--frames", metavar="N", type=positive, default=200, help="how many (default 200)")
+    parser.add_argument("--trace", metavar="FILE", type=Path, help="write a Chrome trace (open it in ui.perfetto.dev)")
+    add_json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs and reports; CHECK_FAILED if a trigger had no result."""
+    recorder = Recorder()
+    app = build(load_pipeline(args.pipeline, [*args.overrides, *APART]), recipe_name(args.pipeline), args.frames)
+    recorder.instrument(app)
+    with people().status(f"{args.frames} frames"):
+        app.start()
+        try:
+            app.wait()
+        finally:
+            app.stop()
+            app.wait(5.0)
+            app.close()
+    summary, times = app.summary(), stage_times(recorder)
+    if args.trace is not None:
+        write(args.trace, chrome_trace(recorder, recipe_name(args.pipeline)))
+        people().print(f"trace: {args.trace}: open it in https://ui.perfetto.dev or chrome://tracing")
+    if args.json:
+        print_json({"summary": summary.document(), "stages": [asdict(stage) for stage in times]})
+    else:
+        show(summary, times)
+    return int(ExitCode.CHECK_FAILED if summary.lost else ExitCode.OK)
+
+
+def write(file: Path, trace: Any) -> None:
+    """Raises ConfigError where the file can't be written."""
+    try:
+        file.write_text(json.dumps(trace, separators=(",", ":")))
+    except OSError as error:
+        raise ConfigError("the trace can't be written", where=str(file), got=error.strerror or str(error)) from error
+
+
+def show(summary: Summary, times: list[StageTimes]) -> None:
+    """The table, and what bounds the throughput."""
+    rows = [
+        (one.stage, one.calls, *(f"{ms:.3f}" for ms in (one.mean_ms, one.p50_ms, one.p99_ms, one.worst_ms)),
+         f"{100 * one.busy:.0f} %")
+        for one in times
+    ]  # fmt: skip
+    title = f"{summary.frames} frames, {summary.fps:g}/s, plan {summary.plan}: time in each stage, ms"
+    print_table(title, ("stage", "calls", "mean", "p50", "p99", "worst", "busy"), rows)
+    own = [one for one in times if one.stage not in ("camera", "publish", "evidence")]
+    if own:
+        slowest = max(own, key=lambda one: one.busy)
+        people().print(f"{slowest.stage} is the busiest stage: at {slowest.mean_ms:.2f} ms a frame, the line makes at"
+                       f" most {1000 / slowest.mean_ms:.0f} frames a second")  # fmt: skip

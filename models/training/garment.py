@@ -1,10 +1,12 @@
 """Train the garment classifier on a CPU: EfficientNet-Lite0 from its ImageNet weights, or a small ResNet from scratch.
 
-    python models/training/garment.py --data DIR --out RUN --epochs 30
-    python models/training/garment.py --data DIR --out RUN2 --epochs 200 --network resnet --teacher RUN/best.pt
+    python models/training/garment.py --data DIR --out RUN --hours 0.5
+    python models/training/garment.py --data DIR --out RUN2 --hours 4 --network resnet --teacher RUN/best.pt
 
-Every epoch leaves RUN/last.pt behind; the same command goes on from there, so a run may be cut at any time. RUN/best.pt
-is the epoch with the best accuracy on the val list (equal: the lower loss); the test list is not read here.
+Every epoch leaves RUN/last.pt behind; the same command goes on from there, so a run may be cut at any time. The
+learning rate follows the time that was trained, so that it is at its end when the hours are over, however busy the
+machine was. RUN/best.pt is the epoch with the best accuracy on the val list (equal: the lower loss); the test list is
+not read here.
 
 What is trained is in float32 with bfloat16 arithmetic (twice as fast on a CPU with AVX512-BF16). What is kept is a
 moving average of the weights. Batch statistics of the ImageNet network stay as they were: a batch of 32 garments
@@ -48,7 +50,7 @@ class Recipe:
 
 
 RECIPES = {
-    "efficientnet": Recipe(lr=1.5e-3, depth_decay=0.7, weight_decay=0.02, mix=0.5, average=0.99),
+    "efficientnet": Recipe(lr=1e-3, depth_decay=0.7, weight_decay=0.02, mix=0.3, average=0.99),
     "resnet": Recipe(lr=3e-3, depth_decay=1.0, weight_decay=0.05, mix=0.8, average=0.998),
 }
 
@@ -78,6 +80,7 @@ class Run:
         self.mixes = v2.RandomChoice([v2.MixUp(alpha=0.2, num_classes=len(self.labels)),
                                       v2.CutMix(alpha=1.0, num_classes=len(self.labels))])  # fmt: skip
         self.epoch = self.step = 0
+        self.trained_s = 0.0
         self.best: dict[str, float] = {"accuracy": 0.0, "loss": math.inf}
         self.history: list[dict[str, float]] = []
 
@@ -101,21 +104,22 @@ class Run:
             raise SystemExit(f"{file} is a {saved['network']}: wanted {self.args.network}; take another --out")
         for name in ("model", "average", "optimizer"):
             getattr(self, name).load_state_dict(saved[name])
-        self.epoch, self.step, self.best, self.history = (saved[k] for k in ("epoch", "step", "best", "history"))
-        print(f"going on after epoch {self.epoch}", flush=True)
+        for name in ("epoch", "step", "trained_s", "best", "history"):
+            setattr(self, name, saved[name])
+        print(f"going on after epoch {self.epoch}, {self.trained_s / 60:.1f} min trained", flush=True)
 
     def save(self) -> None:
         """Writes RUN/last.pt whole or not at all."""
         saved = {name: getattr(self, name).state_dict() for name in ("model", "average", "optimizer")}
-        saved |= {"epoch": self.epoch, "step": self.step, "best": self.best, "history": self.history}
+        saved |= {name: getattr(self, name) for name in ("epoch", "step", "trained_s", "best", "history")}
         _write(self.args.out / "last.pt", saved | self._kind())
 
     def _kind(self) -> dict[str, Any]:
         return {"network": self.args.network, "labels": list(self.labels)}
 
     def run(self) -> None:
-        """All epochs that are left."""
-        while self.epoch < self.args.epochs:
+        """Until the hours are over; the last epoch may be a part of one."""
+        while self.trained_s < self.args.hours * 3600:
             started = time.time()
             torch.manual_seed(self.args.seed + self.epoch)
             loss = self._train_epoch()
@@ -135,9 +139,12 @@ class Run:
         self.model.train()
         if self.args.network == "efficientnet":
             freeze_statistics(self.model)
-        steps, total = self.args.epochs * len(self.loader), 0.0
+        losses, before_s, started = [], self.trained_s, time.monotonic()
         for pictures, targets in self.loader:
-            self._set_rates(self.step / steps)
+            self.trained_s = before_s + time.monotonic() - started
+            if self.trained_s >= self.args.hours * 3600:
+                break
+            self._set_rates(self.trained_s / (self.args.hours * 3600))
             mixed, wanted = (
                 self.mixes(pictures, targets)
                 if torch.rand(()) < self.recipe.mix
@@ -150,11 +157,12 @@ class Run:
             self.optimizer.step()
             self.step += 1
             self._follow()
-            total += loss.item()
-        return total / len(self.loader)
+            losses.append(loss.item())
+        self.trained_s = before_s + time.monotonic() - started
+        return sum(losses) / max(len(losses), 1)
 
     def _set_rates(self, progress: float) -> None:
-        """Up over the first 5 % of all steps, then down a cosine."""
+        """Up over the first 5 % of the time, then down a cosine."""
         factor = min(progress / 0.05, 1.0) * (0.5 + 0.5 * math.cos(math.pi * progress))
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.lr * group["scale"] * max(factor, 1e-3)
@@ -226,7 +234,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of this run")
     parser.add_argument("--network", choices=sorted(RECIPES), default="efficientnet")
     parser.add_argument("--teacher", type=Path, help="best.pt of a trained network to learn from as well")
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--hours", type=float, required=True, help="to train altogether, cut runs included")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=20)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from edge_app.errors import ConfigError
-from edge_app.simulation.loop import Run, Sample
 from edge_app.simulation.plant import Plant
+from edge_app.simulation.record import Run, Sample
 from edge_app.simulation.scenario import Scenario
 from edge_app.verdict import PlanKind, PowerMode
 

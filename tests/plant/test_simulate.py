@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 from edge_app.scheduler.policy import HOT_BELOW_TRIP_K
-from edge_app.simulation.loop import Run, simulate
+from edge_app.simulation.loop import simulate
 from edge_app.simulation.plant import Constants, Plant
+from edge_app.simulation.record import Run
 from edge_app.simulation.scenario import NAMES, Scenario, load_scenario
 from edge_app.verdict import PlanKind, PowerMode
 

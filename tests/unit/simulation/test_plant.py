@@ -8,8 +8,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from edge_app.simulation.loop import Run, simulate
+from edge_app.simulation.loop import simulate
 from edge_app.simulation.plant import COLD_C, Constants, Plant, Throttle
+from edge_app.simulation.record import Run
 from edge_app.simulation.scenario import Point, Scenario
 from edge_app.verdict import PlanKind, PowerMode
 

@@ -115,7 +115,10 @@ def wait(rules: Decision, state: Following, now_us: int) -> tuple[Following, Sta
     now_us = _later(state, now_us)
     if not _is_overdue(rules, state, now_us):
         return state, None
-    return _tell(rules, state, _not_confirmed(rules, now_us), now_us)
+    silent_us = now_us - (now_us if state.now_us is None else state.now_us)
+    lost = Stable(Reason.CAMERA_LOST, None, now_us, f"no frame came for {silent_us / 1e6:.1f} s")
+    silent = silent_us >= rules.dwell_s * 1e6
+    return _tell(rules, state, lost if silent else _not_confirmed(rules, now_us), now_us)
 
 
 def _later(state: Following, now_us: int) -> int:

@@ -120,8 +120,8 @@ def test_time_passes_without_frames() -> None:
     assert sealer.pass_time()
     assert not sealer.pass_time(), "told once"
     last = kept.results[-1]
-    assert (last.reason, last.label, last.seq, last.trigger_id) == (Reason.MARGINAL, None, 2, 2)
-    assert last.detail == "nothing was inferred for 2 s"
+    assert (last.reason, last.label, last.seq, last.trigger_id) == (Reason.CAMERA_LOST, None, 2, 2)
+    assert last.detail.startswith("no frame came for ")
     assert last.t_capture_us > kept.results[0].t_capture_us
 
 

@@ -114,7 +114,23 @@ def test_frames_lost_among_others_change_nothing():
 
 
 def test_if_no_frame_comes_at_all_the_label_goes():
-    assert told([sure(1)] * 11 + [None] * 40) == [(0.5, "OK", 1), (3.0, "MARGINAL", None)]
+    assert told([sure(1)] * 11 + [None] * 40) == [(0.5, "OK", 1), (3.0, "CAMERA_LOST", None)]
+    state, _ = follow(RULES, Following(), sure(1), 0)
+    state, _ = follow(RULES, state, STILL, SECOND)
+    assert state.told is not None
+    state, gone = wait(RULES, state, 2 * SECOND)
+    assert (gone.reason, gone.detail) == (Reason.CAMERA_LOST, "no frame came for 1.0 s")
+    back = told([sure(1)] * 11 + [None] * 25 + [sure(2)] * 10)
+    assert back[1:] == [(3.0, "CAMERA_LOST", None), (4.1, "OK", 2)]
+
+
+def test_a_gate_that_skips_for_too_long_is_no_lost_camera():
+    state = Following()
+    for k in range(11):
+        state, _ = follow(RULES, state, sure(1), k * 100_000)
+    state, _ = follow(RULES, state, STILL, 2_950_000)
+    state, gone = wait(RULES, state, 3_000_000)
+    assert (gone.reason, gone.label) == (Reason.MARGINAL, None)
     assert told([None] * 40) == []
 
 

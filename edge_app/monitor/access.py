@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from aiohttp import web
+from yarl import URL
 
 from edge_app.errors import ConfigError
 from edge_app.keys import others_can_read
@@ -94,7 +95,10 @@ class Access:
 
     def _refuse_foreign_names(self, request: web.Request) -> None:
         """A site whose name is made to point at this machine would else read the page through a visitor's browser."""
-        name = request.url.host or ""
+        try:
+            name = URL(f"http://{request.headers.get('Host', '')}").host or ""
+        except ValueError:
+            name = ""
         if not is_loopback(name):
             raise web.HTTPForbidden(text=f"This server answers to localhost alone, not to {name!r}.\n")
 
@@ -111,7 +115,9 @@ class Access:
 
     @staticmethod
     def _cookie_name(request: web.Request) -> str:
-        return f"edge_app_{request.url.port}"  # cookies do not know ports: several nodes may share a machine
+        """Cookies do not know ports, and several nodes may share a machine: the name is by the port listened at."""
+        own = None if request.transport is None else request.transport.get_extra_info("sockname")
+        return f"edge_app_{own[1] if own else 0}"
 
 
 def _same(given: str, wanted: str) -> bool:

@@ -41,7 +41,7 @@ class Monitor:
         token = None if section.token_file is None else read_token(section.token_file)
         self.view: View | None = None
         """Once started."""
-        self.server = Server(section.http or "", token, self._look, LOOK_S)
+        self.server = Server(section.http or "", token, self._look, LOOK_S, self._died)
 
     def start(
         self, line: Line, placed: Placed, deadline_ms: float | None, camera_trouble: Callable[[], str | None]
@@ -66,6 +66,9 @@ class Monitor:
         self.server.close()
         if self._pictures is not None:
             self._pictures.close()
+
+    def _died(self, text: str) -> None:
+        self._outlet.alarm(ALARM, True, f"the page is gone: {text}", "report it, with the log; restart when convenient")
 
     def _look(self) -> None:
         if self.view is not None:

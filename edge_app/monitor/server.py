@@ -49,6 +49,7 @@ class Server:
         address: `ADDRESS:PORT`.
         token: needed for an address that other machines reach.
         tick: called on the server's thread every `tick_s`, whether anybody looks or not.
+        died: told what ended the server, should that ever happen before `close`.
 
     Raises:
         ConfigError: the address is bad, or may not be listened at without a token.
@@ -60,10 +61,11 @@ class Server:
         token: str | None,
         tick: Callable[[], None] = lambda: None,
         tick_s: float = 0.5,
+        died: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._host, self._port = parse_address(address)
         self._access = Access(self._host, token)
-        self._tick, self._tick_s = tick, tick_s
+        self._tick, self._tick_s, self._died = tick, tick_s, died
         self._pages: Sequence[Page] = ()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         self._started = threading.Event()
@@ -97,8 +99,12 @@ class Server:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except Exception:
+        except Exception as error:
             log.exception("the monitor's server ends on an error; the line goes on")
+            if self._started.is_set():
+                self._died(repr(error))
+            else:
+                self._error = BusError("the monitor's server did not start", where="monitor.http", got=repr(error))
         finally:
             self._started.set()
 

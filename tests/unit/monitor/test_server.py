@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import queue
 import socket
 import threading
 import urllib.error
@@ -271,3 +272,28 @@ def test_the_tick_goes_on_whatever_happens_in_it() -> None:
     assert done.wait(30)
     assert get(made.url) == (200, "hello")
     made.close()
+
+
+def test_a_server_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    made = serve(died=told.put, tick_s=0.01)
+    monkeypatch.setattr(made, "_stop", None)
+    assert "AttributeError" in told.get(timeout=30)
+    made._thread.join(30)
+    assert not made.alive
+
+
+def test_pages_that_can_not_be_served_are_an_error_at_start() -> None:
+    class Broken:
+        def routes(self) -> Iterable[web.AbstractRouteDef]:
+            raise RuntimeError("no such file in the package")
+
+    with pytest.raises(BusError, match=r"(?s)did not start.*no such file"):
+        Server("127.0.0.1:0", None).start([Broken()])
+
+
+def test_a_request_without_a_name_gets_nothing(server: Server) -> None:
+    host, port = server.url.removeprefix("http://").strip("/").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.0 403"

@@ -10,30 +10,37 @@ import time
 from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
+from edge_app.bench.ports import free_port
 
 SETTLE_S, WATCH_S = 10.0, 20.0
 
 
 def resident(options: Options, _pictures: Path) -> Figures:
-    """As shipped, on the synthetic line: after it settled, and how much it grew while it was watched."""
-    command = [sys.executable, "-m", "edge_app", "--pipeline", str(options.pipeline), "--set", "runtime.provider=cpu",
-               "--set", "results.publish=tcp://127.0.0.1:*", "--set", "results.commands=null"]  # fmt: skip
-    command += [word for override in options.overrides for word in ("--set", override)]
+    """On the synthetic line, without and with the pages beside it: after it settled, and how it grew while watched."""
+    settled, watched, peak = watch(options, "monitor.http=null")
+    _, with_pages, _ = watch(options, f"monitor.http=127.0.0.1:{free_port()}")
+    return Figures("memory_cpu_plan", "resident memory, cpu plan, synthetic line", {
+        "resident_mb": round(watched, 1),
+        "growth_mb": round(watched - settled, 1),
+        "peak_mb": round(peak, 1),
+        "with_monitor_mb": round(with_pages, 1),
+    })  # fmt: skip
+
+
+def watch(options: Options, *overrides: str) -> tuple[float, float, float]:
+    """Resident memory of one run after SETTLE_S, WATCH_S later, and at its peak."""
+    settings = ["runtime.provider=cpu", "results.publish=tcp://127.0.0.1:*", "results.commands=null", *overrides]
+    command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(options.pipeline)]
+    command += [word for setting in (*settings, *options.overrides) for word in ("--set", setting)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(SETTLE_S)
         settled = resident_mb(process.pid)
         time.sleep(WATCH_S)
-        watched = resident_mb(process.pid)
-        peak = resident_mb(process.pid, "VmHWM")
+        return settled, resident_mb(process.pid), resident_mb(process.pid, "VmHWM")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    return Figures("memory_cpu_plan", "resident memory, cpu plan, synthetic line", {
-        "resident_mb": round(watched, 1),
-        "growth_mb": round(watched - settled, 1),
-        "peak_mb": round(peak, 1),
-    })  # fmt: skip
 
 
 def resident_mb(pid: int, which: str = "VmRSS") -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import resource
-import socket
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ import zmq
 
 from edge_app.app import App, build
 from edge_app.bench.figures import Options
+from edge_app.bench.ports import free_port
 from edge_app.camera.pcb import DEFAULT_PRODUCT, draw, examining_seed
 from edge_app.clock import utc_us
 from edge_app.config.load import load_pipeline
@@ -68,7 +68,7 @@ def line_of(options: Options, pictures: Path, *overrides: str, port: int | None 
         options.pipeline,
         ["camera.type=folder", f"camera.path={pictures}", "camera.loop=true", "camera.preload=true",
          f"results.publish=tcp://127.0.0.1:{port or '*'}", "results.commands=null", "judge.guard=null",
-         *overrides, *options.overrides],
+         "monitor.http=null", *overrides, *options.overrides],
     )  # fmt: skip
 
 
@@ -107,13 +107,6 @@ def _timed(app: App, frames: int) -> tuple[float, float]:
     wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_SELF)
     return frames / wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def free_port() -> int:
-    """A TCP port of this machine that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _subscribe(pipe: Connection, port: int) -> None:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from edge_app.bench.figures import Figures, Options
+from edge_app.bench.ports import free_port
 
 STARTS = 7
-ONE_START = [sys.executable, "-m", "edge_app.bench.start"]
+ONE_START = [sys.executable, "-P", "-m", "edge_app.bench.start"]
 
 
 def figures(options: Options) -> Iterator[Figures]:
@@ -40,7 +41,7 @@ def help_text(_options: Options) -> Figures:
     """Beside a bare interpreter, in turns."""
     ours, bare = [], []
     for _ in range(2 * STARTS):
-        ours.append(wall_ms([sys.executable, "-m", "edge_app", "--help"]))
+        ours.append(wall_ms([sys.executable, "-P", "-m", "edge_app", "--help"]))
         bare.append(wall_ms([sys.executable, "-c", "pass"]))
     return Figures("start_help", "edge_app --help", {
         "wall_ms": round(statistics.median(ours), 1),
@@ -59,13 +60,20 @@ def first_result(options: Options, provider: str) -> Figures:
     """Medians over several starts, of the synthetic line as it is shipped."""
     overrides = [f"runtime.provider={provider}", "results.publish=tcp://127.0.0.1:*", "results.commands=null",
                  *options.overrides]  # fmt: skip
-    starts = []
+    starts, with_pages = [], []
     for _ in range(STARTS):
-        born = time.monotonic()
-        command = [*ONE_START, str(born), str(options.pipeline), *overrides]
-        starts.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    return Figures(f"start_{provider}", f"process start to first sealed result, {provider}",
-                   {name: round(statistics.median(one[name] for one in starts), 1) for name in starts[0]})  # fmt: skip
+        starts.append(started(options.pipeline, [*overrides, "monitor.http=null"]))
+        with_pages.append(started(options.pipeline, [*overrides, f"monitor.http=127.0.0.1:{free_port()}"]))
+    figures = {name: round(statistics.median(one[name] for one in starts), 1) for name in starts[0]}
+    figures["with_monitor_ms"] = round(statistics.median(one["first_result_ms"] for one in with_pages), 1)
+    return Figures(f"start_{provider}", f"process start to first sealed result, {provider}", figures)
+
+
+def started(pipeline: Path, overrides: list[str]) -> dict[str, float]:
+    """One start, in a process of its own."""
+    command = [*ONE_START, str(time.monotonic()), str(pipeline), *overrides]
+    steps: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return steps
 
 
 def context_or_compiler(options: Options) -> Figures | None:

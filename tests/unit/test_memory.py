@@ -17,7 +17,7 @@ def resident():
 
 
 def run(code: str) -> list[int]:
-    done = subprocess.run([sys.executable, "-c", RESIDENT + code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-P", "-c", RESIDENT + code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return [int(word) for word in done.stdout.split()]
 
@@ -67,6 +67,6 @@ import edge_app.commands.run_pipeline
 heavy = {"asyncio", "aiohttp", "rich", "onnx", "torch", "matplotlib", "edge_app.toolchain", "edge_app.bench"}
 print(*sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []

@@ -61,8 +61,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def counted(hook: Path, code: str, *words: object) -> list[int]:
     """What a process under the hook prints."""
-    done = subprocess.run([sys.executable, "-P", "-c", code, *map(str, words)], capture_output=True, text=True, timeout=240,
-                          cwd=ROOT, env={**os.environ, "LD_PRELOAD": str(hook)})  # fmt: skip
+    command = [sys.executable, "-P", "-c", code, *map(str, words)]
+    environment = {**os.environ, "LD_PRELOAD": str(hook)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     return [int(word) for word in done.stdout.split()]
 

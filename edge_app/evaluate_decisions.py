@@ -6,6 +6,7 @@ this machine is; only the duty cycle does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,7 @@ from edge_app.camera.mirror_scenes import Moment
 from edge_app.config.mirror import Energy
 from edge_app.config.pipeline import Pipeline
 from edge_app.config.runtime import Limits
-from edge_app.deciding import DecisionSealer, estimated_w
+from edge_app.deciding import DecisionSealer, estimated_w, shown_by
 from edge_app.errors import EdgeAppError
 from edge_app.frame import Frame
 from edge_app.line import Line
@@ -90,6 +91,8 @@ class Run:
     looks: dict[Look, int]
     infer_us: int
     results: list[Sealed]
+    not_seen: dict[Reason, int] = field(default_factory=dict)
+    """Frames on which nothing could be seen, by reason: dark, late, a fault."""
 
 
 def run_mirror(pipeline: Pipeline, placed: Placed, source: MirrorSource, progress: Callable[[int], None]) -> Run:
@@ -121,7 +124,13 @@ def run_mirror(pipeline: Pipeline, placed: Placed, source: MirrorSource, progres
         looks={} if gate is None else dict(gate.counts),
         infer_us=sealer.effort.infer_us,
         results=kept.results,
+        not_seen=dict(Counter(one.reason for one in sealer.frames.values() if shown_by(one).is_blind)),
     )
+
+
+def offline(pipeline: Pipeline) -> Pipeline:
+    """The same pipeline for frames whose times are not this machine's: without deadline, one frame at a time."""
+    return pipeline.model_copy(update={"limits": OFFLINE})
 
 
 def _guess(judgement: Judgement) -> str | None:
@@ -153,6 +162,7 @@ def measures(run: Run, energy: Energy | None) -> dict[str, object]:
         "inferences": inferences,
         "inferences_saved": round(1 - inferences / len(run.moments), 4),
         "gate": {look.value: count for look, count in sorted(run.looks.items())},
+        "not_seen": {reason.value: count for reason, count in sorted(run.not_seen.items())},
         "duty_cycle": round(duty, 4),
         "power_w_estimate": None if energy is None else round(estimated_w(energy, duty), 3),
     }

@@ -37,12 +37,13 @@ def run(args: argparse.Namespace) -> int:
     from edge_app.app import make_missing_plans
     from edge_app.camera.mirror import MirrorSource
     from edge_app.config.camera import MirrorCamera
-    from edge_app.evaluate_decisions import measures, run_mirror
+    from edge_app.evaluate_decisions import measures, offline, run_mirror
     from edge_app.model import resolve
     from edge_app.placed import place_model
 
     pipeline = load_pipeline(args.pipeline, args.overrides)
-    if pipeline.decision is None:
+    decision = pipeline.decision
+    if decision is None:
         raise ConfigError("this pipeline decides on each frame alone", where=str(args.pipeline), wanted="a `decision:`")
     card = resolve(pipeline.model, pipeline.preprocess)
     section = MirrorCamera(
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "the pictures have labels that the model has not", wanted=", ".join(card.labels), got=", ".join(unknown)
         )
+    pipeline = offline(pipeline)
     make_missing_plans(pipeline, card)
     placed = place_model(pipeline, card, args.pipeline.stem)
     try:
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         plan = placed.placer.last.plan.value
     finally:
         placed.stop()
-    document = {"model": card.name, "plan": plan, **measures(done, pipeline.decision.energy)}
+    document = {"model": card.name, "plan": plan, **measures(done, decision.energy)}
     if args.json:
         print_json(document)
         return int(ExitCode.OK)
@@ -72,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
     print_table(f"{args.pipeline.stem} on {args.pictures}", ("", ""), rows)
     people().print(
         "duty_cycle is this machine's; power_w_estimate follows from it and from decision.energy: an estimate, not"
-        " measured" if pipeline.decision.energy is not None else "duty_cycle is this machine's"
+        " measured" if decision.energy is not None else "duty_cycle is this machine's"
     )  # fmt: skip
     return int(ExitCode.OK)
 
 
 def _cell(value: object) -> object:
-    return ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else value
+    return ", ".join(f"{key} {count}" for key, count in value.items()) or "none" if isinstance(value, dict) else value

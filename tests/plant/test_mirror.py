@@ -45,6 +45,7 @@ def test_one_command_prints_every_figure(tmp_path: Path, yaml: Path, capsys: pyt
     assert told["empty_told_empty"] == 1.0
     assert told["decisions"] >= 6
     assert sum(told["gate"].values()) == told["frames"]
+    assert told["not_seen"] == {}
     assert told["inferences"] == told["gate"]["moving"] + told["gate"].get("keep_alive", 0)
     assert told["inferences_saved"] == pytest.approx(1 - told["inferences"] / told["frames"], abs=1e-4)
     assert told["inferences_saved"] > 0.3

@@ -209,7 +209,8 @@ def make_monitor(pipeline: Pipeline, outlet: Outlet) -> Monitor | None:
         return None
     from edge_app.monitor import Monitor
 
-    return Monitor(pipeline.monitor, outlet)
+    wanted = pipeline.monitor.pictures
+    return Monitor(pipeline.monitor, outlet, pictures=pipeline.decision is None if wanted is None else wanted)
 
 
 def make_missing_plans(pipeline: Pipeline, card: ModelCard) -> None:

@@ -22,8 +22,9 @@ class Monitor(Section):
         description="File with one line of 16 or more characters, readable by its owner alone. Browsers give it once"
         " (http://.../?token=...), programs as `Authorization: Bearer`; null: only this machine may look.",
     )
-    pictures: bool = Field(
-        default=True,
+    pictures: bool | None = Field(
+        default=None,
         title="Pictures",
-        description="Show pictures of parts that did not pass. They are held in memory, the last ones only.",
+        description="Show pictures of what did not pass. They are held in memory, the last ones only. null: of parts,"
+        " but not where `decision` is set: those pictures are of people.",
     )

@@ -29,14 +29,15 @@ class Monitor:
     Args:
         section: `monitor:` of the pipeline, with an address.
         outlet: of the node.
+        pictures: whether pictures of what did not pass may be shown.
 
     Raises:
         ConfigError: address or token can't be used, or other machines could look without one.
     """
 
-    def __init__(self, section: MonitorSection, outlet: Outlet) -> None:
+    def __init__(self, section: MonitorSection, outlet: Outlet, *, pictures: bool) -> None:
         self._outlet = outlet
-        self._pictures = Pictures() if section.pictures else None
+        self._pictures = Pictures() if pictures else None
         self.feed = Feed(outlet, self._pictures)
         token = None if section.token_file is None else read_token(section.token_file)
         self.view: View | None = None

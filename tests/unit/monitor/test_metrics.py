@@ -18,8 +18,9 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_met
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from edge_app.app import App, build
+from edge_app.app import App, build, make_monitor
 from edge_app.config.load import load_pipeline
+from edge_app.config.mirror import Decision
 from edge_app.monitor.metrics import LineCollector, MetricsPage
 from edge_app.monitor.view import View
 from edge_app.verdict import Mode, Reason
@@ -147,3 +148,13 @@ def test_the_dashboard_asks_for_what_there_is(view: View) -> None:
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
     assert len(set(places)) == len(places)
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_people_are_not_shown_by_default(ended: App) -> None:
+    parts = ended.pipeline
+    people = parts.model_copy(update={"decision": Decision()})
+    asked = people.model_copy(update={"monitor": people.monitor.model_copy(update={"pictures": True})})
+    for pipeline, shown in ((parts, True), (people, False), (asked, True)):
+        monitor = make_monitor(pipeline, ended.outlet)
+        assert monitor is not None
+        assert (monitor.feed._pictures is not None) is shown

@@ -14,14 +14,9 @@ ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")
 
 
 def open_sub(context: zmq.Context[Any], endpoint: str, node: str | None, keys: Keys | None) -> Any:
-    """A SUB for one node's messages, or all that come if the node is not known yet.
-
-    IMMEDIATE: a new connection gets a new queue. libzmq 4.3 aborts the process (`Assertion failed: _input_stopped`,
-    its issue 4767) if a program that stood still reads on after a reconnect from a queue that was full by then.
-    """
+    """A SUB for one node's messages, or all that come if the node is not known yet."""
     sub = context.socket(zmq.SUB)
     sub.set(zmq.RCVHWM, RCVHWM)
-    sub.set(zmq.IMMEDIATE, 1)
     _prepare(sub, keys)
     for kind in ("result", "heartbeat", "state", "alarm"):
         sub.subscribe(f"v1/{kind}/{node}/" if node is not None else f"v1/{kind}/")
@@ -39,12 +34,15 @@ def open_dealer(context: zmq.Context[Any], endpoint: str, keys: Keys | None) -> 
 
 
 def _prepare(sock: Any, keys: Keys | None) -> None:
+    """No ZMTP heartbeats: libzmq 4.3 aborts a process that has them and stands still until its queue is full (its
+    issues 4364 and 4767). Dead connections show by the node's own heartbeats, and by the kernel's keepalive."""
     sock.set(zmq.LINGER, 0)
-    sock.set(zmq.HEARTBEAT_IVL, 500)
-    sock.set(zmq.HEARTBEAT_TIMEOUT, 1500)
-    sock.set(zmq.HEARTBEAT_TTL, 2000)
     sock.set(zmq.HANDSHAKE_IVL, 3000)
     sock.set(zmq.TCP_KEEPALIVE, 1)
+    sock.set(zmq.TCP_KEEPALIVE_IDLE, 2)
+    sock.set(zmq.TCP_KEEPALIVE_INTVL, 1)
+    sock.set(zmq.TCP_KEEPALIVE_CNT, 3)
+    sock.set(zmq.TCP_MAXRT, 5000)
     sock.set(zmq.CONNECT_TIMEOUT, 2000)
     sock.set(zmq.RECONNECT_IVL, 100)
     sock.set(zmq.RECONNECT_IVL_MAX, 1000)

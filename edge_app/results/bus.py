@@ -28,8 +28,12 @@ from edge_app.results.sockets import Sockets
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_RESULTS = 4096
+MAX_SENT_A_TURN = 256
+"""Then heartbeats and commands have their turn, however many results wait."""
 MAX_COMMANDS_A_TURN = 32
 """Then results go first again, however many commands wait."""
+FLOOD_US = 1_000_000
+"""Commands that have waited without an end for so long are dropped, and every commanding connection with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,9 @@ class Bus:
         self._queue: deque[Record | Message | Answer] = deque()
         self._wakeup = Wakeup()
         self._beat_now = False
-        self._reopen = False
+        self._reopen: tuple[str, ...] = ()
+        self._quiet_us = 0
+        """When no command waited."""
         self._stopping = False
         self._last_word: Message | None = None
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
@@ -160,7 +166,7 @@ class Bus:
 
     def end_connections(self) -> None:
         """Ends every connection; who may come back does so by itself."""
-        self._reopen = True
+        self._reopen = ("publish", "commands")
         self._wakeup.set()
 
     def stop(self, last_word: Message | None, timeout_s: float) -> None:
@@ -176,15 +182,15 @@ class Bus:
 
     def _run(self) -> None:
         poller = self.sockets.poller(self._wakeup.read_fd)
-        next_beat_us = clock.monotonic_us()
+        next_beat_us = self._quiet_us = clock.monotonic_us()
         try:
             while not self._stopping:
                 now_us = self.last_turn_us = clock.monotonic_us()
-                events = poller.poll(max(0, next_beat_us - now_us) // 1000 + 1)
+                events = poller.poll(0 if self._queue else max(0, next_beat_us - now_us) // 1000 + 1)
                 self._wakeup.clear()
                 if self._reopen:
-                    self._reopen = False
-                    self.sockets.reopen()
+                    keys, self._reopen = self._reopen, ()
+                    self.sockets.reopen(keys)
                     poller = self.sockets.poller(self._wakeup.read_fd)
                 beat_now, self._beat_now = self._beat_now, False
                 self._send_queued()
@@ -194,7 +200,10 @@ class Bus:
                     self._refused(self.sockets.newly_refused())  # those that show by their silence alone
                 if any(source != self._wakeup.read_fd for source, _ in events):
                     self._serve_peers()
-            self._send_queued()
+                else:
+                    self._quiet_us = clock.monotonic_us()
+            while self._queue:
+                self._send_queued()
             self._publish("heartbeat", self._beat())
             if self._last_word is not None:
                 self._publish(self._last_word.kind, self._last_word.body)
@@ -213,7 +222,7 @@ class Bus:
         self._serve_commands()
 
     def _send_queued(self) -> None:
-        while self._queue:
+        for _ in range(min(len(self._queue), MAX_SENT_A_TURN)):
             item = self._queue.popleft()
             if isinstance(item, Record):
                 self._publish("result", item.body)
@@ -234,12 +243,17 @@ class Bus:
             try:
                 frames = router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
+                self._quiet_us = clock.monotonic_us()
                 return
             routing_id = bytes(frames[0].buffer)
             body = bytes(frames[1].buffer) if len(frames) > 1 else b""
             reply = self._serve(routing_id, _user_id(frames[0]), body)
             if reply is not None:
                 self._reply(routing_id, reply)
+        if clock.monotonic_us() - self._quiet_us > FLOOD_US and not self._reopen:
+            log.warning("commands come faster than they can be answered: all that wait are dropped")
+            self._reopen = ("commands",)
+            self._quiet_us = clock.monotonic_us()
 
     def _reply(self, routing_id: bytes, frames: list[bytes]) -> None:
         router = self.sockets.router

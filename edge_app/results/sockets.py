@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import zmq
@@ -21,6 +22,8 @@ PUB_SNDHWM = 1000
 ROUTER_SNDHWM = 64
 """Replies that wait for one client; a batch of a replay is up to a megabyte."""
 LINGER_MS = 200
+DEAD_MS = 5000
+"""A peer that acknowledges nothing for so long is gone."""
 REBIND_PATIENCE_S = 2.0
 _names = itertools.count()
 
@@ -85,17 +88,19 @@ class Sockets:
             self.close()
             raise
 
-    def reopen(self) -> None:
+    def reopen(self, keys: Collection[str] = ("publish", "commands")) -> None:
         """Ends every connection, and listens again at the same places. Clients come back by themselves, and replay.
+
+        What waits on these sockets, in or out, is dropped.
 
         Raises:
             BusError: the port was taken meanwhile.
         """
-        places = {key: bound.endpoint for key, bound in self._bound.items()}
-        for bound in self._bound.values():
+        places = {key: bound.endpoint for key, bound in self._bound.items() if key in keys}
+        for key in places:
+            bound = self._bound.pop(key)
             bound.socket.unbind(bound.endpoint)  # ends its connections too, without linger
             bound.close()
-        self._bound = {}
         until_s = time.monotonic() + REBIND_PATIENCE_S
         for key, endpoint in places.items():
             while True:
@@ -141,8 +146,9 @@ class Sockets:
         """Waits for a wake-up, commands, handshakes and monitors."""
         poller = zmq.Poller()
         poller.register(wakeup_fd, zmq.POLLIN)
-        if self.router is not None:
-            poller.register(self.router, zmq.POLLIN)
+        for sock in (self.router, self.pub):  # PUB never has a message, but takes in subscriptions as it is looked at
+            if sock is not None:
+                poller.register(sock, zmq.POLLIN)
         if self._gate is not None and self._gate.socket is not None:
             poller.register(self._gate.socket, zmq.POLLIN)
         for bound in self._bound.values():
@@ -179,11 +185,20 @@ class Sockets:
         return Bound(sock.get_string(zmq.LAST_ENDPOINT), sock, monitor)
 
     def _set_options(self, sock: Socket, kind: int) -> None:
-        sock.set(zmq.HEARTBEAT_IVL, 500)
-        sock.set(zmq.HEARTBEAT_TIMEOUT, 1500)
-        sock.set(zmq.HEARTBEAT_TTL, 2000)
+        """Without ZMTP heartbeats and without a bound on what comes in, on purpose.
+
+        libzmq 4.3 stops reading from a peer whose queue here is full. If that peer then goes, its heartbeat timer
+        (and its answer to the peer's) aborts the process, `Assertion failed: !_io_error` (its issue 4364): whoever
+        sends commands faster than they are served, and dies, would end the node. A queue without a bound is never
+        full; who sends too much is cut off by the bus (FLOOD_US). Dead connections are the kernel's business.
+        """
+        sock.set(zmq.RCVHWM, 0)
         sock.set(zmq.HANDSHAKE_IVL, 3000)
         sock.set(zmq.TCP_KEEPALIVE, 1)
+        sock.set(zmq.TCP_KEEPALIVE_IDLE, 2)
+        sock.set(zmq.TCP_KEEPALIVE_INTVL, 1)
+        sock.set(zmq.TCP_KEEPALIVE_CNT, 3)
+        sock.set(zmq.TCP_MAXRT, DEAD_MS)
         sock.set(zmq.MAXMSGSIZE, wire.MAX_COMMAND_BYTES)
         if kind == zmq.ROUTER:
             sock.set(zmq.ROUTER_MANDATORY, 1)

@@ -52,7 +52,7 @@ class Program(threading.Thread):
 
     def read(self, line: Line, until_seq: int) -> None:
         """Takes results up to a seq."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not self.seqs or self.seqs[-1] < until_seq:
             assert time.monotonic() < end, f"only up to {self.seqs[-1:]}"
             result = line.next(0.2)
@@ -147,8 +147,7 @@ class BehindACut(Program):
             self.read(line, 500)
             for proxy in self.proxies:
                 proxy.cut = True
-            end = time.monotonic() + 4
-            while time.monotonic() < end:
+            while not self.faults:
                 result = line.next(0.1)
                 if result is not None:
                     self.seqs.append(result.seq)
@@ -189,14 +188,14 @@ def check(node: NodeProcess, count: int, troubled: list[Program]) -> None:
         program.start()
     seen = healthy.deliveries_up_to(count)
     for program in troubled:
-        program.join(60)
+        program.join(240)
         assert program.failed is None, f"{type(program).__name__}: {program.failed}"
         assert not program.is_alive(), type(program).__name__
         assert program.seqs == list(range(1, count + 1)), type(program).__name__
         assert program.lost == 0
-        assert program.deliveries.get("replayed", 0) > 0, f"{type(program).__name__} was in no trouble"
+        assert set(program.deliveries) & {"replayed", "stale"}, f"{type(program).__name__} was in no trouble"
     assert list(seen) == list(range(healthy.first + 1, count + 1))
-    # How late it is is the benchmark's matter (tests/bench/bus.py); here: nothing was dropped for it.
+    # How late it is is the benchmark's matter (edge_app bench bus); here: nothing was dropped for it.
     assert [seq for seq, delivery in seen.items() if delivery == "replayed"] == []
     with node.line() as line:
         status = line.command("status")
@@ -246,7 +245,7 @@ def test_a_subscriber_that_never_reads_costs_the_node_no_memory(
         deaf.append(sub)
     program = Program(node, Start.OLDEST, 12_000)
     program.start()
-    program.join(60)
+    program.join(240)
     assert program.seqs == list(range(1, 12_001))
     resident_kib = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{node.pid}/status").read_text())[1])  # type: ignore[index]
     assert resident_kib < 300 * 1024
@@ -260,7 +259,7 @@ def test_live_means_live(node: NodeProcess) -> None:
             pass
         time.sleep(2)
         before = time.time_ns() // 1000
-        after_stall = [line.next(5) for _ in range(1500)]
+        after_stall = [line.next(60) for _ in range(1500)]
         for result in after_stall:
             assert result is not None
             if result.t_done_us < before - 600_000:

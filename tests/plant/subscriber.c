@@ -7,7 +7,7 @@
 #define TEXT(m, name) cJSON_GetStringValue(cJSON_GetObjectItem(m, name))
 static char run[64], body[2 << 20]; /* the node's epoch: new at each start */
 static double due, asked;           /* the seq that comes next; the one that was asked for already */
-static void *context, *sub, *dealer;
+static void *sub, *dealer;
 static void replay(void) { /* what is missing, in batches of up to 256 */
     int size = snprintf(body, sizeof body, "{\"v\":1,\"command\":\"replay\",\"request_id\":\"c%.0f\",\"epoch\":\"%s\","
                         "\"after_seq\":%.0f}", due, run, due - 1);
@@ -27,9 +27,9 @@ static void message(const cJSON *m, const char *kind, const cJSON *one) {
     if (seq >= due || cJSON_IsTrue(cJSON_GetObjectItem(m, "more"))) replay();
 }
 int main(int argc, char **argv) { /* PUB, ROUTER, and two topics: v1/result/l1/st3/ v1/heartbeat/l1/st3/ */
-    sub = zmq_socket(context = zmq_ctx_new(), ZMQ_SUB), dealer = zmq_socket(context, ZMQ_DEALER);
+    void *context = zmq_ctx_new();
+    sub = zmq_socket(context, ZMQ_SUB), dealer = zmq_socket(context, ZMQ_DEALER);
     for (int i = 3; i < argc; i++) zmq_setsockopt(sub, ZMQ_SUBSCRIBE, argv[i], strlen(argv[i]));
-    zmq_setsockopt(sub, ZMQ_IMMEDIATE, &(int){1}, sizeof(int)); /* or libzmq may abort after a stall: its issue 4767 */
     if (argc < 5 || zmq_connect(sub, argv[1]) || zmq_connect(dealer, argv[2])) return 1;
     for (int silent = 0, size;; fflush(stdout)) {
         zmq_pollitem_t in[] = {{sub, 0, ZMQ_POLLIN, 0}, {dealer, 0, ZMQ_POLLIN, 0}};

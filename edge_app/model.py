@@ -22,6 +22,7 @@ from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess, 
 from edge_app.detections import Classes, Detections
 from edge_app.engine import Decode, Engine, Work
 from edge_app.errors import ConfigError, ModelError
+from edge_app.family import member, members
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
@@ -102,7 +103,17 @@ def resolve(model: Model, preprocess: Preprocess) -> ModelCard:
         ModelError: absent, damaged, or another file than its manifest binds.
         ConfigError: the pipeline contradicts the manifest, or a bare ONNX lacks what nobody can guess.
     """
+    region = preprocess.region_px
+    looked_at = None if region is None else (region[2] - region[0], region[3] - region[1])
+    model = model.model_copy(update={"path": member(model.path, model.size, looked_at)})
     card = _from_onnx(model, preprocess) if model.path.suffix == ".onnx" else _from_folder(model, preprocess)
+    if model.size not in (None, (card.input.width, card.input.height)):
+        raise ConfigError(
+            "model.size is not the size of this model's input",
+            where=str(model.path),
+            wanted=f"{card.input.width}x{card.input.height}, or null",
+            got=str(model.size),
+        )
     return replace(
         card,
         iou=model.iou if model.iou is not None else card.iou,
@@ -251,6 +262,12 @@ def model_folder(name: str) -> Path:
         ModelError: neither is there.
     """
     for folder in (Path(name), Path("models") / name):
+        if sizes := members(folder):
+            raise ModelError(
+                f"{name} is a family of models; name one of them",
+                wanted=", ".join(f"{name}/{path.name}" for path in sizes.values()),
+                got=name,
+            )
         if folder.is_dir():
             return folder
     known = sorted(path.parent.name for path in Path("models").glob("*/manifest.yaml"))
@@ -360,18 +377,25 @@ class Predictor:
         return self._engine.result(self._work)
 
 
-def load(model: str | Path, *, score: float | None = None, threads: int | None = None) -> Predictor:
+def load(
+    model: str | Path,
+    *,
+    score: float | None = None,
+    threads: int | None = None,
+    size: tuple[int, int] | None = None,
+) -> Predictor:
     """Loads a model for use from Python, on the CPU: `edge_app.load("models/pcb-defect")(image)`.
 
     Args:
         model: a model folder or an Ultralytics ONNX file.
         score: lowest score of a detection; None: the manifest's operating scores, else 0.25.
         threads: CPU threads; None: as many as cores.
+        size: width, height of the input, for a folder of several sizes.
 
     Raises:
         ModelError, ConfigError: see `resolve`.
     """
-    card = resolve(Model(path=Path(model)), Preprocess())
+    card = resolve(Model(path=Path(model), size=size), Preprocess())
     session = open_cpu(card.file, threads)
     thresholds = [score if score is not None else card.score.get(label, DEFAULT_SCORE) for label in card.labels]
     decoder = card.decoder(session.outputs, np.array(thresholds, np.float32), card.head)

@@ -74,7 +74,9 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--head", choices=["yolov8", "yolov5", "yolox", "end2end", "classify"], help="if not recognised"
     )
-    parser.add_argument("--size", metavar="WxH", help="for a model that leaves its input size open")
+    parser.add_argument(
+        "--size", metavar="WxH,..", help="for a model that leaves its input size open; several make NAME/WxH of each"
+    )
     parser.add_argument("--color", choices=["RGB", "BGR", "GRAY"], help="of the model's input, as trained")
     parser.add_argument("--fit", choices=["letterbox", "letterbox_topleft", "crop", "stretch"], help="as trained")
     parser.add_argument("--method", choices=["bilinear", "area", "antialias"], help="of resizing (default: bilinear)")
@@ -127,7 +129,12 @@ def _add_compile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--soc", metavar="S,S", help="default: the SoCs of the manifest, else the shipped ones")
     parser.add_argument("--plans", default="htp,hybrid", metavar="P,P", help="htp, hybrid (default: both)")
     parser.add_argument("--host-ops", metavar="OP,OP", help="hybrid: op kinds on the CPU (default: activations, norms)")
-    parser.add_argument("--most-crossings", type=positive, metavar="N", help="hybrid: refuse a plan with more")
+    parser.add_argument("--host-nodes", metavar="N,N", help="hybrid: single nodes on the CPU, instead of op kinds")
+    parser.add_argument(
+        "--most-crossings", type=positive, metavar="N",
+        help="hybrid: with more tensors to cross, only the most sensitive nodes of the host op kinds go to the CPU",
+    )  # fmt: skip
+    parser.add_argument("--pictures", type=Path, metavar="DIR", help="to find the most sensitive nodes with")
     parser.add_argument("--check", action="store_true", help="make the manifest's binaries again and compare the bytes")
     parser.add_argument("--dlc", type=Path, metavar="DIR", help="also write a .dlc for the QNN and SNPE tools")
 

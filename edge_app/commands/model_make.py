@@ -13,13 +13,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from edge_app.commands.plan_tables import show_plans
 from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_manifest
-from edge_app.config.manifest import Manifest, Plan
+from edge_app.config.manifest import Manifest, Plan, manifest_path
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
 from edge_app.toolchain import (
     calibration,
     compile,
     described,
+    hostnodes,
     htp,
     import_,
     measure,
@@ -65,13 +66,32 @@ def say(text: str) -> None:
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Makes a model folder."""
-    given = described.Given(
-        name=args.name,
+    """Makes a model folder; of several sizes, a folder of them."""
+    sizes = [None] if args.size is None else [_size(text) for text in args.size.split(",")]
+    if len(sizes) == 1:
+        document = _import_one(args, _given(args, args.name, sizes[0]), args.models / args.name)
+    else:
+        folder = args.models / args.name
+        if manifest_path(folder).is_file():
+            raise ModelError("there is a model of this name already, of one size", where=str(folder))
+        names = [f"{size[0]}x{size[1]}" for size in sizes if size is not None]
+        members = [
+            _import_one(args, _given(args, f"{args.name}-{name}", size), folder / name)
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        document = {"model": args.name, "folder": str(folder), "sizes": members}
+    if args.json:
+        print_json(document)
+    return int(ExitCode.OK)
+
+
+def _given(args: argparse.Namespace, name: str, size: tuple[int, int] | None) -> described.Given:
+    return described.Given(
+        name=name,
         task=args.task,
         labels=None if args.labels is None else _labels(args.labels),
         head=args.head,
-        size=None if args.size is None else _size(args.size),
+        size=size,
         color=args.color,
         fit=args.fit,
         method=args.method,
@@ -81,6 +101,10 @@ def run_import(args: argparse.Namespace) -> int:
         mean=None if args.mean is None else tuple(args.mean),
         std=None if args.std is None else tuple(args.std),
     )
+
+
+def _import_one(args: argparse.Namespace, given: described.Given, folder: Path) -> dict[str, Any]:
+    """Imports at one size; its document, and without --json the tables."""
     socs = socs_named(args.soc or ",".join(SHIPPED))
     imported = import_.import_model(import_.read_source(args.file, given.size), given, str(args.file))
     ops: list[opsupport.OpSupport] = []
@@ -89,9 +113,11 @@ def run_import(args: argparse.Namespace) -> int:
             ops = opsupport.op_support(
                 imported.model, imported.head, imported.image, socs, progress("asking the compiler")
             )
-    folder = import_.write_folder(imported, given, args.models / args.name, args.file)
-    document: dict[str, Any] = {
-        "model": args.name,
+    import_.write_folder(imported, given, folder, args.file)
+    if not args.json:
+        _show_imported(imported, folder, ops, socs)
+    return {
+        "model": given.name,
         "folder": str(folder),
         "head": imported.head.kind,
         "input": imported.image.model_dump(mode="json"),
@@ -101,11 +127,13 @@ def run_import(args: argparse.Namespace) -> int:
         "metadata": imported.metadata,
         "ops": [op.document() for op in ops],
     }
-    if args.json:
-        print_json(document)
-        return int(ExitCode.OK)
+
+
+def _show_imported(
+    imported: import_.Imported, folder: Path, ops: Sequence[opsupport.OpSupport], socs: Sequence[Soc]
+) -> None:
     print_table(
-        f"{args.name} in {folder}",
+        str(folder),
         ("", ""),
         [
             ("head", imported.head.kind),
@@ -121,7 +149,6 @@ def run_import(args: argparse.Namespace) -> int:
             ("op", "nodes", *(s.name for s in socs)),
             [(op.op_type, op.count, *(op.words[s.name] for s in socs)) for op in ops],
         )
-    return int(ExitCode.OK)
 
 
 def run_quantize(args: argparse.Namespace) -> int:
@@ -227,7 +254,15 @@ def run_compile(args: argparse.Namespace) -> int:
     source, quantized = remake.quantized_of(folder, manifest)
     qdq = compile.with_shapes(source)
     host_ops = None if args.host_ops is None else [op for op in args.host_ops.split(",") if op]
-    wanted = compile.wanted_plans(manifest, qdq, socs, kinds, host_ops)
+    host_nodes = tuple(filter(None, (args.host_nodes or "").split(",")))
+    wanted = compile.wanted_plans(manifest, qdq, socs, kinds, host_ops, host_nodes)
+    if args.most_crossings is not None and not host_nodes and PlanKind.HYBRID in kinds:
+        kinds_on_host = next(one.host_ops for one in wanted if one.host_ops)
+        with bars() as progress:
+            host_nodes = hostnodes.most_sensitive(
+                folder, qdq, kinds_on_host, args.most_crossings, args.pictures, progress("sensitivity of host nodes")
+            )
+        wanted = compile.wanted_plans(manifest, qdq, socs, kinds, host_ops, host_nodes)
     plans: list[Plan] = []
     with bars() as progress:
         step = progress("compiling")

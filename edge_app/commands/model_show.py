@@ -81,7 +81,7 @@ def run_list(args: argparse.Namespace) -> int:
             remedy="run it in the project's folder, or give --models",
         )
     models: list[dict[str, Any]] = []
-    for file in sorted(args.models.glob("*/manifest.yaml")):
+    for file in sorted([*args.models.glob("*/manifest.yaml"), *args.models.glob("*/*x*/manifest.yaml")]):
         try:
             manifest = load_manifest(file.parent)
             socs = sorted({plan.soc for plan in manifest.plans if plan.soc})
@@ -98,7 +98,7 @@ def run_list(args: argparse.Namespace) -> int:
         except EdgeAppError as error:
             models.append(
                 {
-                    "name": file.parent.name,
+                    "name": str(file.parent.relative_to(args.models)),
                     "task": None,
                     "head": None,
                     "socs": [],

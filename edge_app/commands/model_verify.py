@@ -149,16 +149,15 @@ def _show(document: dict[str, Any]) -> None:
         (
             r["rung"], "yes" if r["ok"] else "NO", r["images"], r["cosine"], r["max_error"], r["value"],
             None if r["loss"] is None else f"{100 * r['loss']:+.2f}",
-            None if r["loss_low"] is None else f"{100 * r['loss_low']:+.2f} .. {100 * r['loss_high']:+.2f}",
+            None if r["loss_low"] is None else f"{100 * r['loss_low']:+.1f}..{100 * r['loss_high']:+.1f}",
             len(r["verdicts_flipped"]),
         )
         for r in document["rungs"]
     ]  # fmt: skip
     metric = next((r["metric"] for r in document["rungs"] if r["metric"]), "metric")
-    title = f"{document['model']} on {document['on']}" + (" (simulated HTP)" if document["simulated"] else "")
-    print_table(
-        title, ("rung", "held", "images", "cosine", "max error", metric, "loss, points", "95 % of", "flipped"), rows
-    )
+    where = "simulated HTP, " if document["simulated"] else ""
+    title = f"{document['model']} on {document['on']} ({where}loss in points)"
+    print_table(title, ("rung", "held", "images", "cosine", "max error", metric, "loss", "95 %", "flipped"), rows)
     for rung in document["rungs"]:
         for text in (*rung["problems"], *rung["verdicts_flipped"]):
             say(f"{rung['rung']}: {text}")

@@ -21,7 +21,16 @@ from edge_app.config.tensor import HeadKind, Preprocess
 class Model(Section):
     """Which model, and for a bare ONNX file what its manifest would say."""
 
-    path: YamlPath = Field(title="Model", description="A model folder (with manifest.yaml) or a bare .onnx file.")
+    path: YamlPath = Field(
+        title="Model",
+        description="A model folder (with manifest.yaml), a folder of several sizes, or a bare .onnx file.",
+    )
+    size: tuple[int, int] | None = Field(
+        None,
+        title="Size",
+        description="Width, height of the input, px: which of a folder of several sizes; null: the smallest that takes"
+        " preprocess.region_px unshrunk, or the only one.",
+    )
     task: Literal["detect", "classify"] | None = Field(None, title="Task", description="Bare ONNX only; null: detect.")
     head: HeadKind | None = Field(
         None, title="Head", description="Bare ONNX only; null: recognised by the shape of the outputs."
@@ -94,6 +103,8 @@ class Pipeline(Section):
     def _no_part_is_skipped(self) -> Self:
         """What works over many frames never stands where each frame is a part."""
         if self.decision is None:
+            if self.monitor.live:
+                raise ValueError("monitor.live: /mirror shows a decision over many frames, and there is no `decision`")
             if self.gate is not None:
                 raise ValueError(
                     "gate: a motion gate skips frames, and without `decision` each frame is a part that must have its"

@@ -19,6 +19,7 @@ from edge_app.errors import ModelError, RuntimeFault
 from edge_app.model import sha256_of
 from edge_app.runtime import qnn
 from edge_app.toolchain import audit, graph, htp
+from edge_app.toolchain.cut import compile_cut
 from edge_app.toolchain.partition import conversions_on_host, edges_can_be_pinned
 from edge_app.toolchain.remake import EDGES, affinity
 from edge_app.toolchain.socs import Soc
@@ -37,6 +38,8 @@ class Wanted:
     kind: PlanKind
     soc: Soc
     host_ops: tuple[str, ...] = ()
+    host_nodes: tuple[str, ...] = ()
+    """Single nodes instead of kinds: the model is cut at them."""
 
     @property
     def file(self) -> str:
@@ -50,12 +53,15 @@ def wanted_plans(
     socs: Sequence[Soc],
     kinds: Sequence[PlanKind],
     host_ops: Sequence[str] | None,
+    host_nodes: tuple[str, ...] = (),
 ) -> list[Wanted]:
-    """What to compile: per SoC the plans asked for; hybrid only with op kinds that the model has.
+    """What to compile: per SoC the plans asked for; hybrid with single nodes, or with op kinds that the model has.
 
     Raises:
         ModelError: a hybrid plan is asked for, and the model has none of its host op kinds.
     """
+    if host_nodes:
+        return [Wanted(kind, soc, (), host_nodes if kind is PlanKind.HYBRID else ()) for soc in socs for kind in kinds]
     present = {node.op_type for node in qdq.graph.node}
     chosen = tuple(op for op in (host_ops or _default_host_ops(present)) if op in present)
     if PlanKind.HYBRID in kinds and not chosen:
@@ -87,8 +93,11 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
         source, qdq = folder / own.file, with_shapes(folder / own.file)
     pinned = bool(wanted.host_ops) and edges_can_be_pinned(qdq, wanted.host_ops)
     try:
-        placed = htp.compile_plan(source, wanted.soc, staged, affinity(wanted.host_ops, pinned))
-        _refuse_unplanned(placed, wanted, qdq)
+        if wanted.host_nodes:
+            compile_cut(source, wanted.host_nodes, wanted.soc, staged)
+        else:
+            placed = htp.compile_plan(source, wanted.soc, staged, affinity(wanted.host_ops, pinned))
+            _refuse_unplanned(placed, wanted, qdq)
         plan = onnx.load(staged)
         ran = _profiled(staged, quantized, wanted.soc)
         _refuse_unplanned(ran.host_nodes, wanted, qdq)
@@ -115,7 +124,8 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
             qairt=audit.compiler_version(plan),
         ),
         source=own,
-        host_ops=host_ops_of(placed),
+        host_ops=host_ops_of(ran.host_nodes, wanted),
+        host_nodes=wanted.host_nodes,
         edges_pinned=pinned,
         report=PlanReport(
             segments=crossings.segments,
@@ -144,9 +154,9 @@ def _own_source(folder: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Artifact 
     return Artifact(file=HYBRID_QDQ_FILE, sha256=sha256_of(folder / HYBRID_QDQ_FILE))
 
 
-def host_ops_of(placed: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Op kinds that were read back on the CPU, Q and DQ of the crossings among them."""
-    return tuple(sorted({op for _, op in placed}))
+def host_ops_of(placed: Sequence[tuple[str, str]], wanted: Wanted) -> tuple[str, ...]:
+    """Op kinds that were read back on the CPU, Q and DQ of the crossings among them, single nodes not."""
+    return tuple(sorted({op for name, op in placed if name not in wanted.host_nodes}))
 
 
 def record_plans(folder: Path, plans: Sequence[Plan]) -> None:
@@ -169,8 +179,9 @@ def plain(section: Any) -> dict[str, Any]:
 
 def _refuse_unplanned(placed: Sequence[tuple[str, str]], wanted: Wanted, qdq: onnx.ModelProto) -> None:
     edges = set(EDGES)
-    allowed = set(wanted.host_ops) | (edges if wanted.host_ops or _has_float_edge(qdq) else set())
-    unplanned = [f"{name} ({op})" for name, op in placed if op not in allowed]
+    split = bool(wanted.host_ops or wanted.host_nodes)
+    allowed = set(wanted.host_ops) | (edges if split or _has_float_edge(qdq) else set())
+    unplanned = [f"{name} ({op})" for name, op in placed if op not in allowed and name not in wanted.host_nodes]
     if unplanned:
         kinds = ",".join(sorted({op for _, op in placed} - EDGES))
         raise RuntimeFault(
@@ -179,11 +190,9 @@ def _refuse_unplanned(placed: Sequence[tuple[str, str]], wanted: Wanted, qdq: on
             got=", ".join(unplanned[:8]),
             remedy=f"plan them there: --plans hybrid --host-ops {kinds}; or change the model",
         )
-    lost = set(wanted.host_ops) - {op for _, op in placed}
+    lost = set(wanted.host_ops) - {op for _, op in placed} | set(wanted.host_nodes) - {name for name, _ in placed}
     if lost:
-        raise RuntimeFault(
-            f"{wanted.soc.name}: op kinds planned for the CPU ran on the NPU", got=", ".join(sorted(lost))
-        )
+        raise RuntimeFault(f"{wanted.soc.name}: planned for the CPU, and ran on the NPU", got=", ".join(sorted(lost)))
 
 
 def _has_float_edge(qdq: onnx.ModelProto) -> bool:

@@ -114,6 +114,14 @@ def import_model(model: ModelProto, given: Given, where: str) -> Imported:
     model = graph.inferred(model, where)
     labels = given.labels or labels_in(metadata)
     size = size_of(model, where)
+    if given.size not in (None, (size[1], size[0])):
+        raise ConfigError(
+            "the model has a fixed input size, another than was asked for",
+            where=where,
+            wanted=f"--size {size[1]}x{size[0]}, or none",
+            got=f"--size {'x'.join(map(str, given.size or ()))}",
+            remedy="export it with open (dynamic) height and width",
+        )
     model, taken_off = heads.without_nms(model, size, None if labels is None else len(labels), where)
     if taken_off:
         fixes.append(f"NMS taken off ({taken_off} nodes): its result has no static shape; the C decode does it")

@@ -125,6 +125,20 @@ def remake(folder: Path) -> tuple[str, str]:
         (sha256 that was made, sha256 that the manifest binds).
     """
     manifest = load_manifest(folder)
+    prepared, ranges, recipe = from_encodings(folder, manifest)
+    with tempfile.TemporaryDirectory() as name:
+        model, _, _ = integer_model(quantized(prepared, ranges, recipe, Path(name)), prepared)
+        graph.save(model, Path(name, QDQ_FILE))
+        bound = manifest.quantized.model.sha256 if manifest.quantized is not None else ""
+        return sha256_of(Path(name, QDQ_FILE)), bound
+
+
+def from_encodings(folder: Path, manifest: Manifest) -> tuple[Prepared, Ranges, Recipe]:
+    """All that a QDQ model is made of, without a picture.
+
+    Raises:
+        ModelError: the model is not quantised yet, or a file is not the one that its manifest binds.
+    """
     if manifest.quantized is None:
         raise ModelError(
             "the model is not quantised yet",
@@ -136,11 +150,7 @@ def remake(folder: Path) -> tuple[str, str]:
     float_file = check_digest(folder, manifest.float_model)
     cut = manifest.quantized.head.kind == "yolov8_cut"
     prepared = prepare(graph.load(float_file), manifest.head, manifest.input, str(float_file), cut=cut)
-    prepared = replace(prepared, model=with_recipe(prepared.model, recipe))
-    with tempfile.TemporaryDirectory() as name:
-        model, _, _ = integer_model(quantized(prepared, ranges, recipe, Path(name)), prepared)
-        graph.save(model, Path(name, QDQ_FILE))
-        return sha256_of(Path(name, QDQ_FILE)), manifest.quantized.model.sha256
+    return replace(prepared, model=with_recipe(prepared.model, recipe)), ranges, recipe
 
 
 def with_recipe(model: onnx.ModelProto, recipe: Recipe) -> onnx.ModelProto:

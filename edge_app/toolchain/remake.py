@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from edge_app.config.manifest import Manifest, Plan, Quantized
@@ -57,13 +58,29 @@ def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
     file = folder / artifact.file
     staged = file.with_name(f".{file.name}.staged")
     try:
-        htp.compile_plan(source, soc_named(plan.soc), staged, affinity_of(plan))
+        if plan.host_nodes:
+            _compile_cut(source, plan, staged)
+        else:
+            htp.compile_plan(source, soc_named(plan.soc), staged, affinity_of(plan))
         same = sha256_of(staged) == artifact.sha256
         if same:
             staged.replace(file)
     finally:
         staged.unlink(missing_ok=True)
     return same
+
+
+def _compile_cut(source: Path, plan: Plan, out: Path) -> None:
+    """A plan with single host nodes is put together of segments, which needs onnx."""
+    if importlib.util.find_spec("onnx") is None:
+        raise ModelError(
+            "this plan has single nodes on the CPU: making it again needs the toolchain",
+            where=str(out),
+            remedy="pip install 'edge_app[toolchain]', or copy the plan from where it was compiled",
+        )
+    from edge_app.toolchain.cut import compile_cut
+
+    compile_cut(source, plan.host_nodes, soc_named(plan.soc or ""), out)
 
 
 def make_missing(folder: Path, manifest: Manifest, plan: Plan) -> Path:

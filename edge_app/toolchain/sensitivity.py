@@ -54,12 +54,18 @@ def layer_errors(
 
 def with_one_layer_quantized(model: ModelProto, index: Index, node: NodeProto, ranges: Ranges) -> ModelProto:
     """The float model with int8 weights and 8-bit activations in one layer."""
-    result = ModelProto()
-    result.CopyFrom(model)
+    result = with_tensors_quantized(model, layer_tensors(index, node), ranges)
     if node.op_type == "Conv" and len(node.input) > 1 and node.input[1] in index.initializers:
         weight = np.asarray(numpy_helper.to_array(index.initializers[node.input[1]]), np.float32)
         replace_constant(result, node.input[1], quantized_weight(weight))
-    for tensor in layer_tensors(index, node):
+    return result
+
+
+def with_tensors_quantized(model: ModelProto, tensors: Sequence[str], ranges: Ranges) -> ModelProto:
+    """The float model with 8 bits left of some tensors."""
+    result = ModelProto()
+    result.CopyFrom(model)
+    for tensor in tensors:
         if tensor in ranges:
             _fake_quantize(result, tensor, *ranges[tensor])
     return result

@@ -213,13 +213,14 @@ class Ladder:
 
     def _audited(self, plan: Plan, ran: htp.Ran) -> list[str]:
         qdq = with_shapes(self.qdq_file if plan.source is None else self.folder / plan.source.file)
-        profile = audit.read_profile(ran.rows, qdq, {name for name, _ in ran.host_nodes})
-        on_cpu = {op for _, op in ran.host_nodes}
-        problems = [f"{op} was planned for the CPU and ran on the NPU" for op in affinity_of(plan) if op not in on_cpu]
+        names, kinds = {name for name, _ in ran.host_nodes}, {op for _, op in ran.host_nodes}
+        profile = audit.read_profile(ran.rows, qdq, names)
+        planned = [op for op in affinity_of(plan) if op not in kinds] + [n for n in plan.host_nodes if n not in names]
+        problems = [f"{what} was planned for the CPU and ran on the NPU" for what in planned]
         problems += [
             f"{name} ({op}) ran on the CPU, which was not planned"
             for name, op in ran.host_nodes
-            if op not in plan.host_ops
+            if op not in plan.host_ops and name not in plan.host_nodes
         ]
         problems += [f"{op} runs in float on the NPU although it is quantised" for op in profile.float_ops]
         claimed = plan.report.fused_ops if plan.report is not None else {}

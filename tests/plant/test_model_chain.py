@@ -18,6 +18,12 @@ import pytest
 import toys
 from onnx import TensorProto, numpy_helper
 
+from edge_app.config.pipeline import Model as ModelSection
+from edge_app.config.tensor import Preprocess
+from edge_app.model import resolve
+from edge_app.plans import open_plan
+from edge_app.verdict import PlanKind
+
 SHIPPED = "qcs6490,qcs8550,sm8650,sm8750,sm8850"
 Model = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -257,6 +263,37 @@ def crossing_types(plan: Path) -> set[int]:
     npu = {name for node in model.graph.node if node.op_type == "EPContext" for name in (*node.input, *node.output)}
     host = {name for node in model.graph.node if node.op_type != "EPContext" for name in (*node.input, *node.output)}
     return {types[name] for name in npu & host}
+
+
+def test_where_not_all_host_nodes_fit_the_most_sensitive_ones_go_to_the_cpu(plant: Path, tmp_path: Path) -> None:
+    shutil.copytree(plant / "models", tmp_path / "models", ignore=shutil.ignore_patterns("plans"))
+    shutil.copytree(plant / "calibration", tmp_path / "calibration")
+    model = in_folder(tmp_path)
+    fewer = ("compile", "toy", "--soc", "qcs8550", "--plans", "hybrid", "--most-crossings", "4")
+    refused = model(*fewer)
+    assert (refused.returncode, "--pictures" in refused.stderr) == (2, True)
+    plan = document(model(*fewer, "--pictures", plant / "pictures", "--json"))["plans"][0]
+    assert len(plan["host_nodes"]) == 4
+    assert {name.rsplit("/", 1)[0] for name in plan["host_nodes"][0::2]} == {
+        name.rsplit("/", 1)[0] for name in plan["host_nodes"][1::2]
+    }
+    report = plan["report"]
+    assert (report["segments"], report["crossings"], report["float_ops"]) == (3, 4, [])
+    assert report["fused_ops"] == {"SiLU": 2}
+    levels = {int(name.removeprefix("stem")[0]) for name in plan["host_nodes"]}
+    assert report["crossing_bytes"] == sum(2 * 8 * (32 >> level) ** 2 for level in levels)
+    assert crossing_types(tmp_path / "models/toy/plans/qcs8550/hybrid.onnx") == {TensorProto.UINT8}
+    verified = document(
+        model("verify", "toy", "--data", plant / "pictures", "--limit", "8", "--soc", "qcs8550", "--plans", "hybrid",
+              "--json", "--cache", "cache", "--write")
+    )  # fmt: skip
+    assert verified["ok"] is True
+    assert document(model("compile", "toy", "--check", "--soc", "qcs8550", "--plans", "hybrid", "--json"))["ok"] is True
+    card = resolve(ModelSection(path=tmp_path / "models/toy"), Preprocess())
+    engine = open_plan(card, PlanKind.HYBRID, "qcs8550", np.array([0.3, 0.3], np.float32))
+    assert set(plan["host_nodes"]) <= {name.split(" ")[0] for name in engine.session.host_nodes}
+    unknown = model("compile", "toy", "--soc", "qcs8550", "--plans", "hybrid", "--host-nodes", "stem9/act/Mul")
+    assert (unknown.returncode, "stem9/act/Mul" in unknown.stderr) == (2, True)
 
 
 @pytest.fixture

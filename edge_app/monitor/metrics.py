@@ -125,8 +125,9 @@ def _wire(vitals: Mapping[str, Any], link: Mapping[str, int]) -> Iterator[Metric
 
 
 def _journal(vitals: Mapping[str, Any]) -> Iterator[Metric]:
-    yield GaugeMetricFamily("edge_app_journal_working", "1: results are kept.", float(vitals["journal"]))
-    yield GaugeMetricFamily("edge_app_durable_seq", "Results up to this one are on the disk.", vitals["durable_seq"])
+    if vitals["disk"]["journal_bytes"] is not None:  # there is one: without it nothing is behind or broken
+        yield GaugeMetricFamily("edge_app_journal_working", "1: results are kept.", float(vitals["journal"]))
+        yield GaugeMetricFamily("edge_app_durable_seq", "Results up to it are on the disk.", vitals["durable_seq"])
     for name, text in JOURNAL.items():
         if vitals["disk"][name] is not None:
             yield GaugeMetricFamily(f"edge_app_{name}", text, vitals["disk"][name])

@@ -136,8 +136,8 @@ def is_cold(policy: Policy, was: bool, snapshot: ZoneSnapshot | None) -> bool:
 
 def known_c(snapshot: ZoneSnapshot, zones: Zones) -> list[float]:
     """The temperatures of these zones, as far as they can be believed."""
-    readings = [snapshot.known.get(name) for name, _ in zones]
-    return [r.temp_c for r in readings if r is not None and r.temp_c is not None]
+    known = snapshot.known
+    return [known[name].temp_c or 0.0 for _, names in zones for name in names if name in known]
 
 
 def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, bool, bool]:

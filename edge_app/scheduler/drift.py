@@ -85,8 +85,9 @@ def estimate_us(policy: Policy, tracks: tuple[Track, ...], healths: Healths, ste
     loaded = healths[mine.plan].loaded_us
     if mine.power_mode in loaded:
         return loaded[mine.power_mode]
-    for other, track in zip(policy.steps, tracks, strict=True):
-        known = track.best_tail_us or loaded.get(other.power_mode, 0)
-        if other.plan is mine.plan and known:
+    for index in policy.steps_of[mine.plan]:
+        other = policy.steps[index]
+        known = tracks[index].best_tail_us or loaded.get(other.power_mode, 0)
+        if known:
             return round(known * mine.latency / other.latency)
     return 0

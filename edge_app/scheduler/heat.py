@@ -8,16 +8,15 @@ hotter only ever excludes rungs by their heat in that zone. tests/unit/test_sche
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from edge_app.scheduler.policy import GROUPS, HOT_SHARE, UNKNOWN_SHARE, Heat, Limits, Policy, Rung
+from edge_app.scheduler.policy import GROUPS, HOT_SHARE, UNKNOWN_SHARE, Heat, Policy, Rung
 from edge_app.verdict import PlanKind
 from edge_app.zones import ZoneReading, ZoneSnapshot, ZoneState
 
-LEAST_PEAK_W = 1e-3
-"""Of a group that no step heats."""
 ROUNDING = 1e-9
 
 
@@ -73,18 +72,19 @@ def _group_level(policy: Policy, group: int, snapshot: ZoneSnapshot | None, stal
     known = {} if snapshot is None or stale else snapshot.known
     lookahead_s, hysteresis_k = policy.config.lookahead_s, policy.config.hysteresis_k
     top, share_more = COOL, 1.0
-    for name, limits in zones:
-        reading = known.get(name)
-        if reading is None:
-            state = ZoneState.ABSENT if snapshot is None else ZoneState.STALE if stale else snapshot.state_of(name)
-            level = _unknown(limits, f"{name} is {state}", hysteresis_k)
-        else:
-            soon_c = soon(reading, lookahead_s)
-            if soon_c + hysteresis_k <= limits.warm_c:
-                continue
-            more = limits.share(soon_c + hysteresis_k)
-            level = Level(limits.share(soon_c), more, Cause.MEASURED, soon_c >= limits.hot_c, name)
-        top, share_more = min(top, level), min(share_more, level.share_more)
+    for limits, names in zones:
+        hottest_c, hottest, unknown_c = -math.inf, "", limits.unknown_c
+        for name in names:
+            reading = known.get(name)
+            temp_c = unknown_c if reading is None else soon(reading, lookahead_s)
+            if temp_c > hottest_c:
+                hottest_c, hottest = temp_c, name
+        if hottest_c + hysteresis_k <= limits.warm_c:
+            continue
+        cause, text = (Cause.MEASURED, hottest) if hottest in known else (Cause.UNKNOWN, _why(snapshot, hottest, stale))
+        more = limits.share(hottest_c + hysteresis_k)
+        level = Level(limits.share(hottest_c), more, cause, hottest_c >= limits.hot_c, text)
+        top, share_more = min(top, level), min(share_more, more)
     return top if top.share_more == share_more else top._replace(share_more=share_more)
 
 
@@ -94,10 +94,10 @@ def soon(reading: ZoneReading, lookahead_s: float) -> float:
     return temp_c + rate * lookahead_s if rate > 0.0 else temp_c
 
 
-def _unknown(limits: Limits, why: str, hysteresis_k: float) -> Level:
-    """The level of a zone that can't be believed."""
-    at_c = limits.unknown_c
-    return Level(limits.share(at_c), limits.share(at_c + hysteresis_k), Cause.UNKNOWN, True, why)
+def _why(snapshot: ZoneSnapshot | None, name: str, stale: bool) -> str:
+    """What is the matter with a zone that can't be believed."""
+    state = ZoneState.ABSENT if snapshot is None else ZoneState.STALE if stale else snapshot.state_of(name)
+    return f"{name} is {state}"
 
 
 def _unless_drifted(level: Level, drifted: bool) -> Level:
@@ -133,19 +133,12 @@ class Allowance(NamedTuple):
 
 def allowance(policy: Policy, now: Levels, present: Heat) -> Allowance:
     """The allowances at these levels for one who is at `present`."""
-    same, more, most = [], [], []
-    for peak, level, here in zip(policy.peak, now, present, strict=True):
-        peak_w = peak if peak > LEAST_PEAK_W else LEAST_PEAK_W
-        s, m = peak_w * level.share, peak_w * level.share_more
-        same.append(s)
-        more.append(m)
-        most.append(min(s, max(here, m)) * (1.0 + ROUNDING))
-    return Allowance(_heat(same), _heat(more), present, _heat(most))
-
-
-def _heat(watts: list[float]) -> Heat:
-    nsp, cpu, board = watts
-    return nsp, cpu, board
+    (p0, p1, p2), (h0, h1, h2) = policy.peak, present
+    s0, s1, s2 = p0 * now[0].share, p1 * now[1].share, p2 * now[2].share
+    m0, m1, m2 = p0 * now[0].share_more, p1 * now[1].share_more, p2 * now[2].share_more
+    f0, f1, f2 = (min(s0, max(h0, m0)), min(s1, max(h1, m1)), min(s2, max(h2, m2)))
+    slack = 1.0 + ROUNDING
+    return Allowance((s0, s1, s2), (m0, m1, m2), present, (f0 * slack, f1 * slack, f2 * slack))
 
 
 def choose(policy: Policy, plans: frozenset[PlanKind], most: Callable[[int], float], allowed: Allowance) -> Rung | None:
@@ -157,16 +150,22 @@ def choose(policy: Policy, plans: frozenset[PlanKind], most: Callable[[int], flo
         most: the highest rate at which a step may be used. Asked once a step.
         allowed: now.
     """
-    limit: list[float | None] = [None if step.plan in plans else -1.0 for step in policy.steps]
-    m0, m1, m2 = allowed.most
+    highest: list[float | None] = [None if step.plan in plans else -1.0 for step in policy.steps]
+    lowest = policy.lowest[0].rate
     for rung in policy.rungs:
-        highest = limit[rung.step]
-        if highest is None:
-            highest = limit[rung.step] = most(rung.step)
-        if rung.rate <= highest:
-            h0, h1, h2 = rung.heat
-            if h0 <= m0 and h1 <= m1 and h2 <= m2:
-                return rung
+        step = rung.step
+        rate = highest[step]
+        if rate is None:
+            rate = cool_rate(policy.steps[step].heat, allowed.most)
+            highest[step] = rate = min(rate, most(step)) if rate >= lowest else -1.0
+        if rung.rate <= rate:
+            return rung
     # Of one step, the lowest rate exceeds them least.
-    usable = [rung for rung in policy.lowest if rung.rate <= (limit[rung.step] or -1.0)]
+    usable = [rung for rung in policy.lowest if policy.steps[rung.step].plan in plans and rung.rate <= most(rung.step)]
     return min(usable, key=lambda rung: allowed.overload(rung.heat), default=None)
+
+
+def cool_rate(heat: Heat, most: Heat) -> float:
+    """The highest rate at which a step with this heat stays within what each group may take."""
+    (h0, h1, h2), (m0, m1, m2) = heat, most
+    return min(m0 / h0 if h0 > m0 else 1.0, m1 / h1 if h1 > m1 else 1.0, m2 / h2 if h2 > m2 else 1.0)

@@ -62,12 +62,12 @@ def guarded(policy: Policy, rises: Rises, levels: Levels, snapshot: ZoneSnapshot
     board = levels[BOARD]
     if not lost or snapshot is None or board.cause is Cause.UNKNOWN:
         return levels
-    board_c = hottest_c(snapshot, policy.zones_of[BOARD], policy.config.lookahead_s)
+    board_c = hottest_soon_c(snapshot, policy.zones_of[BOARD], policy.config.lookahead_s)
     if board_c is None:
         return levels
     for g in lost:
         likely_c = board_c + rises[g].k_per_w * UNKNOWN_SHARE * policy.peak[g]
-        limits = min((limits for _, limits in policy.zones_of[g]), key=lambda one: one.trip_c)
+        limits = min((limits for limits, _ in policy.zones_of[g]), key=lambda one: one.trip_c)
         share, more = limits.share(likely_c), limits.share(likely_c + policy.config.hysteresis_k)
         if share < board.share:
             zone = f"{GROUPS[g]} can't be read, and by the board's temperature may be hot"
@@ -75,7 +75,13 @@ def guarded(policy: Policy, rises: Rises, levels: Levels, snapshot: ZoneSnapshot
     return levels[0], levels[1], board
 
 
-def hottest_c(snapshot: ZoneSnapshot, zones: Zones, lookahead_s: float = 0.0) -> float | None:
-    """Of these zones, now or soon; None if none can be believed."""
-    readings = [snapshot.known[name] for name, _ in zones if name in snapshot.known]
-    return max((soon(reading, lookahead_s) for reading in readings), default=None)
+def hottest_c(snapshot: ZoneSnapshot, zones: Zones) -> float | None:
+    """Of these zones; None if none can be believed."""
+    known = snapshot.known
+    return max((known[name].temp_c or 0.0 for _, names in zones for name in names if name in known), default=None)
+
+
+def hottest_soon_c(snapshot: ZoneSnapshot, zones: Zones, lookahead_s: float) -> float | None:
+    """The same, of rising ones as they will be after this time."""
+    known = [snapshot.known[name] for _, names in zones for name in names if name in snapshot.known]
+    return max((soon(reading, lookahead_s) for reading in known), default=None)

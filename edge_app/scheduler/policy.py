@@ -20,6 +20,8 @@ HOT_SHARE = 0.4
 """Of its peak heat, which a zone may take where it is hot; all of it up to warm, nothing at the trip point."""
 UNKNOWN_SHARE = HOT_SHARE / 2
 """Of a zone that can't be believed: it counts as half way from hot to its trip point."""
+LEAST_PEAK_W = 1e-3
+"""Of a group that no step heats."""
 LEAST_SHARE = 1e-3
 """Keeps the order of rungs where a zone may take none of them."""
 CRITICAL_MARGIN_K = 15.0
@@ -78,8 +80,8 @@ class Limits:
         return max(HOT_SHARE * (self.trip_c - temp_c) / (self.trip_c - self.hot_c), LEAST_SHARE)
 
 
-Zones = tuple[tuple[str, Limits], ...]
-"""Names of zones, and where each is hot."""
+Zones = tuple[tuple[Limits, tuple[str, ...]], ...]
+"""Where zones are hot, and the names of those that have these limits: of them, only the hottest counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class Policy:
     plans: tuple[PlanKind, ...]
     """Of this pipeline, in the order of the ladder; the first is home."""
     steps: tuple[Step, ...]
+    steps_of: Mapping[PlanKind, tuple[int, ...]]
+    """Indices of each plan's steps."""
     rungs: tuple[Rung, ...]
     """In the order in which they are preferred."""
     lowest: tuple[Rung, ...]
@@ -153,11 +157,12 @@ def build_policy(
     return Policy(
         plans=order,
         steps=steps,
+        steps_of={plan: tuple(i for i, step in enumerate(steps) if step.plan is plan) for plan in order},
         rungs=rungs,
         lowest=tuple(rung for rung in rungs if rung.rate == config.rates[-1]),
-        peak=tuple(max(step.heat[g] for step in steps) for g in range(3)),  # type: ignore[arg-type]
+        peak=(_peak(steps, 0), _peak(steps, 1), _peak(steps, 2)),
         limits=limits,
-        zones_of=tuple(tuple(item for item in limits.items() if item[1].group == g) for g in range(3)),  # type: ignore[arg-type]
+        zones_of=(_zones_of(limits, 0), _zones_of(limits, 1), _zones_of(limits, 2)),
         watched=_watched(config, limits, zones is not None),
         groups_with_zones=frozenset(limit.group for limit in limits.values()),
         agrees={plan: frozenset(others) for plan, others in both_ways.items()},
@@ -167,6 +172,18 @@ def build_policy(
         dwell_up_us=round(config.dwell.up_s * 1e6),
         stale_us=round(config.stale_s * 1e6),
     )
+
+
+def _peak(steps: tuple[Step, ...], group: int) -> float:
+    return max(LEAST_PEAK_W, *(step.heat[group] for step in steps))
+
+
+def _zones_of(limits: Mapping[str, Limits], group: int) -> Zones:
+    alike: dict[Limits, list[str]] = {}
+    for name, limit in limits.items():
+        if limit.group == group:
+            alike.setdefault(limit, []).append(name)
+    return tuple((limit, tuple(names)) for limit, names in alike.items())
 
 
 def _step(step: LadderStep) -> Step:

@@ -80,7 +80,7 @@ def heat_of(policy: Policy, state: State) -> Heat:
     return state.held.rung.heat
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments, boards, st.integers(0, 2), st.floats(0, 60), st.floats(0.01, 60))
 def test_a_hotter_zone_never_gets_more_heat_into_that_zone(policy, days, board, which, hotter_by, after_s) -> None:
     driver, _ = history(policy, days)
@@ -97,7 +97,7 @@ def test_a_hotter_zone_never_gets_more_heat_into_that_zone(policy, days, board, 
         assert heat_of(policy, hot_state)[which] <= heat_of(policy, cool_state)[which] + 1e-9
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments, boards, st.integers(0, 2), st.sampled_from([s for s in ZoneState if s is not ZoneState.OK]))
 def test_unknown_is_never_cooler_than_hot(policy, days, board, which, state) -> None:
     driver, _ = history(policy, days)
@@ -118,7 +118,7 @@ def test_unknown_is_never_cooler_than_hot(policy, days, board, which, state) -> 
         assert heat_of(policy, lost_state)[which] <= heat_of(policy, known_state)[which] + 1e-9
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(policies, st.lists(st.tuples(st.floats(0.05, 10), boards), min_size=5, max_size=30))
 def test_without_faults_it_never_flaps_faster_than_its_dwell_times(policy, days) -> None:
     driver = Driver(policy)
@@ -137,7 +137,7 @@ def test_without_faults_it_never_flaps_faster_than_its_dwell_times(policy, days)
             assert after_us - before_us >= policy.dwell_up_us
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments)
 def test_a_plan_is_reached_whenever_one_is_left(policy, days) -> None:
     _, seen = history(policy, days)
@@ -157,7 +157,7 @@ def test_a_plan_is_reached_whenever_one_is_left(policy, days) -> None:
             came_from = decision.placement.plan
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments)
 def test_every_decision_has_a_reason_and_says_what_is_wrong(policy, days) -> None:
     _, seen = history(policy, days)
@@ -174,13 +174,13 @@ def test_every_decision_has_a_reason_and_says_what_is_wrong(policy, days) -> Non
         assert all(alarm.text and alarm.remedy for alarm in decision.alarms)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments)
 def test_the_same_past_gives_the_same_decisions(policy, days) -> None:
     assert history(policy, days)[0].decisions == history(policy, days)[0].decisions
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments)
 def test_a_time_out_on_the_npu_keeps_it_out_for_good(policy, days) -> None:
     driver, _ = history(policy, days)
@@ -191,7 +191,7 @@ def test_a_time_out_on_the_npu_keeps_it_out_for_good(policy, days) -> None:
         assert not [action for action in decision.actions if action.plan is not CPU]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(policies, moments)
 def test_no_plan_on_the_npu_takes_over_before_its_canary_passed(policy, days) -> None:
     """Answers come only for what was asked; canaries are never answered, so no NPU plan may ever be used."""
@@ -204,6 +204,7 @@ def test_no_plan_on_the_npu_takes_over_before_its_canary_passed(policy, days) ->
     assert all(d.placement is None or d.placement.plan is CPU for _, _, d in seen)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 1.0), st.integers(1, 400))
 def test_admission_is_an_even_pattern_of_the_rate(rate, triggers) -> None:
     policy = board_policy(Scheduler(rates=(1.0, rate) if rate < 1.0 else (1.0,)))

@@ -20,6 +20,8 @@ from edge_app.verdict import Reason
 Scores = npt.NDArray[np.float32]
 SEEING = (Reason.OK, Reason.MARGINAL, Reason.NO_PART)
 """All other reasons say why nothing could be seen."""
+SKIPPED = (Reason.OVERLOAD, Reason.OVERRUN)
+"""Frames that were left out so that others can be looked at: these may be far between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,15 @@ def follow(rules: Decision, state: Following, shown: Shown, now_us: int) -> tupl
         The state, and the decision if it is another one than was told before.
     """
     now_us = _later(state, now_us)
-    if shown.is_blind and state.seen_us is not None and now_us - state.seen_us < rules.dwell_s * 1e6:
+    patience_s = rules.hold_s if shown.reason in SKIPPED else rules.dwell_s
+    if shown.is_blind and state.seen_us is not None and now_us - state.seen_us < patience_s * 1e6:
         return replace(state, now_us=now_us), None  # a frame that is lost among others that are seen says nothing
     state = _averaged(rules, state, shown, now_us)
     return _tell(rules, state, _candidate(rules, state, shown, now_us), now_us)
 
 
 def wait(rules: Decision, state: Following, now_us: int) -> tuple[Following, Stable | None]:
-    """No frame came, only time has passed: a label that has had its time is dropped."""
+    """No frame came, only time has passed: a label, or that nobody is there, is dropped when it has had its time."""
     now_us = _later(state, now_us)
     if not _is_overdue(rules, state, now_us):
         return state, None
@@ -163,9 +166,9 @@ def _is_fresh(rules: Decision, state: Following, now_us: int) -> bool:
 
 
 def _is_overdue(rules: Decision, state: Following, now_us: int) -> bool:
-    """Whether a label is in force that no inference has confirmed for hold_s."""
-    has_label = state.told is not None and state.told.label is not None
-    return has_label and state.seen_us is not None and now_us - state.seen_us >= rules.hold_s * 1e6
+    """Whether a label is in force, or that nobody is there, that nothing has confirmed for hold_s."""
+    claims = state.told is not None and state.told.reason in (Reason.OK, Reason.NO_PART)
+    return claims and state.seen_us is not None and now_us - state.seen_us >= rules.hold_s * 1e6
 
 
 def _not_confirmed(rules: Decision, now_us: int) -> Stable:

@@ -28,3 +28,9 @@ class Monitor(Section):
         description="Show pictures of what did not pass. They are held in memory, the last ones only. null: of parts,"
         " but not where `decision` is set: those pictures are of people.",
     )
+    live: bool = Field(
+        default=False,
+        title="Live view",
+        description="With `decision` only: /mirror, the mirror's own screen, and /mirror.mjpg show what the camera sees"
+        " to whoever may look at the pages. Frames stay in memory, and only while somebody looks.",
+    )

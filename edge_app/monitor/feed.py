@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from edge_app.frame import Frame
+from edge_app.monitor.live import LiveFrames
 from edge_app.monitor.pictures import Pictures
 from edge_app.results.evidence import WITHOUT_PICTURE
 from edge_app.sealing import Outlet
@@ -22,10 +23,11 @@ class Feed:
     Args:
         outlet: where results go first: the wire is worth more than any page.
         pictures: takes frames of results that did not pass; None: no pictures.
+        live: is offered every frame; None: nobody may look at the camera.
     """
 
-    def __init__(self, outlet: Outlet, pictures: Pictures | None) -> None:
-        self._outlet, self._pictures = outlet, pictures
+    def __init__(self, outlet: Outlet, pictures: Pictures | None, live: LiveFrames | None = None) -> None:
+        self._outlet, self._pictures, self._live = outlet, pictures, live
         self._seen: deque[Sealed] = deque(maxlen=MOST_WAITING)
         self._wanted: dict[int, int] = {}
         """Seq by frame id, of results whose frame has not come by yet."""
@@ -42,6 +44,8 @@ class Feed:
 
     def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
         """See sealing.Outlet. A frame that the monitor takes goes on to the outlet when its picture is made."""
+        if self._live is not None:
+            self._live.offer(frame)
         seq = self._wanted.pop(frame.frame_id, None) if self._wanted else None
         if seq is None or self._pictures is None:
             return self._outlet.evidence(frame, give_back)

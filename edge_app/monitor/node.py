@@ -6,15 +6,18 @@ import logging
 from collections.abc import Callable
 
 from edge_app.config.monitor import Monitor as MonitorSection
+from edge_app.deciding import DecisionSealer
 from edge_app.errors import BusError
 from edge_app.governor import Governor
 from edge_app.line import Line
 from edge_app.monitor.access import read_token
 from edge_app.monitor.feed import Feed
+from edge_app.monitor.live import LiveFrames
 from edge_app.monitor.metrics import MetricsPage
+from edge_app.monitor.mirror import Mirror, MirrorPage
 from edge_app.monitor.operator import OperatorPage
 from edge_app.monitor.pictures import Pictures
-from edge_app.monitor.server import Server
+from edge_app.monitor.server import Page, Server
 from edge_app.monitor.view import LOOK_S, View, Watched, WatchedZone
 from edge_app.placed import Placed
 from edge_app.results import Outlet
@@ -38,7 +41,8 @@ class Monitor:
     def __init__(self, section: MonitorSection, outlet: Outlet, *, pictures: bool) -> None:
         self._outlet = outlet
         self._pictures = Pictures() if pictures else None
-        self.feed = Feed(outlet, self._pictures)
+        self._live = LiveFrames() if section.live else None
+        self.feed = Feed(outlet, self._pictures, self._live)
         token = None if section.token_file is None else read_token(section.token_file)
         self.view: View | None = None
         """Once started."""
@@ -55,12 +59,23 @@ class Monitor:
         if self._pictures is not None:
             self._pictures.start()
         try:
-            self.server.start([OperatorPage(self.view), MetricsPage(self.view)])
+            mirror = self._mirror(line, placed, camera_trouble)
+            self.server.start([OperatorPage(self.view), MetricsPage(self.view), *mirror])
         except BusError as error:
             log.error("%s", error)
             self._outlet.alarm(ALARM, True, f"{error.what}: {error.got}", error.remedy or "restart the node")
             return
         log.info("operator page: %s, metrics: %smetrics", self.server.url, self.server.url)
+        if self._live is not None:
+            log.info("mirror: %smirror", self.server.url)
+
+    def _mirror(self, line: Line, placed: Placed, camera_trouble: Callable[[], str | None]) -> list[Page]:
+        """The mirror's screen, where it is wanted."""
+        if self._live is None or not isinstance(line.sealer, DecisionSealer):
+            return []
+        recipes, simulated = placed.recipes, self._outlet.identity.simulated
+        mirror = Mirror(line, line.sealer, recipes.labels, recipes.gate, camera_trouble, simulated)
+        return [MirrorPage(mirror, self._live)]
 
     def close(self) -> None:
         """Ends server and pictures; frames that were borrowed are handed on before."""

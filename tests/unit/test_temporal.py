@@ -124,6 +124,16 @@ def test_if_no_frame_comes_at_all_the_label_goes():
     assert back[1:] == [(3.0, "CAMERA_LOST", None), (4.1, "OK", 2)]
 
 
+def test_that_nobody_is_there_has_its_time_too():
+    assert told([NOBODY] * 11 + [None] * 40) == [(0.5, "NO_PART", None), (3.0, "CAMERA_LOST", None)]
+
+
+def test_frames_that_are_left_out_on_purpose_may_be_many():
+    busy = Shown(Reason.OVERLOAD)
+    assert told(([sure(1)] + [busy] * 12) * 4) == [(1.3, "OK", 1)]
+    assert told([sure(1)] * 11 + [busy] * 40)[1:] == [(3.0, "OVERLOAD", None)]
+
+
 def test_a_gate_that_skips_for_too_long_is_no_lost_camera():
     state = Following()
     for k in range(11):

@@ -1,0 +1,63 @@
+"use strict";
+// Shows what /mirror/events tells, five times a second, over the live picture. Nothing is decided here.
+const at = (id) => document.getElementById(id);
+const GATE = {
+  moving: "something moves: looking", keep_alive: "still: looked once more", still: "still: resting",
+  paced: "something moves: looking", empty: "nobody: resting",
+};
+const LOOKING = new Set(["moving", "paced", "keep_alive"]);
+const SILENT_MS = 3000, OLD_S = 2;
+let heard = 0;
+
+function bar(one, named) {
+  const row = document.createElement("div"), name = document.createElement("b");
+  const meter = document.createElement("meter"), number = document.createElement("span");
+  row.className = one.label === named ? "bar named" : "bar";
+  name.textContent = one.label;
+  meter.value = one.score;
+  number.textContent = `${Math.round(100 * one.score)} %`;
+  row.append(name, meter, number);
+  return row;
+}
+
+function show(state) {
+  const seen = state.label !== null;
+  const bad = !seen && !["MARGINAL", "NO_PART", null].includes(state.reason);
+  at("label").textContent = seen ? state.label : state.words;
+  at("label").className = seen ? "" : bad ? "bad" : "unsure";
+  at("detail").textContent = seen ? `for ${state.stable_s.toFixed(0)} s` : state.detail;
+  at("bars").replaceChildren(...state.classes.map((one) => bar(one, state.label)));
+  at("gate-text").textContent = state.gate === null ? "looking at every frame" : GATE[state.gate];
+  at("dot").className = state.gate === null || LOOKING.has(state.gate) ? "on" : "";
+  at("cost").textContent = `${state.inferences} of ${state.frames} frames inferred, on ${state.plan}`;
+  at("simulated").hidden = !state.simulated;
+  const blind = state.frame_age_s === null || state.frame_age_s > OLD_S;
+  document.body.classList.toggle("blind", blind);
+  at("gone").hidden = !blind;
+  at("gone").textContent = state.mode !== "RUNNING" ? `the mirror is ${state.mode}` : "no picture comes from the camera";
+}
+
+function lost() {
+  document.body.classList.add("blind");
+  at("gone").hidden = false;
+  at("gone").textContent = "no connection to the mirror's node";
+  at("label").textContent = "unknown";
+  at("label").className = "bad";
+  at("detail").textContent = "";
+  at("bars").replaceChildren();
+  at("gate-text").textContent = "no connection";
+  at("dot").className = "";
+}
+
+function connect() {
+  const events = new EventSource("/mirror/events");
+  events.onmessage = (message) => {
+    if (performance.now() - heard > SILENT_MS) at("video").src = `/mirror.mjpg?${Date.now()}`;
+    heard = performance.now();
+    show(JSON.parse(message.data));
+  };
+}
+
+heard = -2 * SILENT_MS;
+setInterval(() => { if (performance.now() - heard > SILENT_MS) lost(); }, 500);
+connect();

@@ -1,0 +1,107 @@
+"""The mirror's screen: what it says in each case, and that frames are copied only for somebody who looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import colours
+import cv2
+import numpy as np
+import pytest
+from line_bench import Kept
+
+from edge_app.clock import monotonic_us
+from edge_app.config.mirror import Decision
+from edge_app.deciding import DecisionSealer
+from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.monitor import live
+from edge_app.monitor.live import LiveFrames
+from edge_app.monitor.mirror import WORDS, Mirror, state_of
+from edge_app.sealing import Ticket
+from edge_app.verdict import Judgement, Mode, Placement, PlanKind, PowerMode, Reason, SchedReason
+
+PLACEMENT = Placement(PlanKind.HTP, PowerMode.BURST, 1.0, SchedReason.NORMAL)
+START_US = monotonic_us() - 60_000_000
+
+
+def shown(judgement: Judgement | None, trouble: str | None = None) -> dict[str, object]:
+    """The page's state after a second of this."""
+    sealer = DecisionSealer(Decision(smooth_s=0.0, dwell_s=0.5), colours.LABELS, Kept())
+    line = SimpleNamespace(mode=Mode.RUNNING, placement=PLACEMENT)
+    if judgement is not None:
+        for number in range(11):
+            captured = START_US + number * 100_000
+            sealer.seal(sealer.admit(Ticket(number, number, None, 0, captured, None, PLACEMENT)), judgement)
+    mirror = Mirror(line, sealer, colours.LABELS, None, lambda: trouble, simulated=False)  # type: ignore[arg-type]
+    return state_of(mirror, START_US + 1_500_000)
+
+
+def scores(*probabilities: float) -> Judgement:
+    return Judgement(Reason.MARGINAL, classes=tuple(zip(colours.LABELS, probabilities, strict=True)))
+
+
+def test_a_label_with_its_confidence_and_its_age() -> None:
+    state = shown(scores(0.1, 0.85, 0.05))
+    assert (state["label"], state["confidence"], state["words"]) == ("green", 0.85, "")
+    assert state["stable_s"] == 1.5
+    assert state["classes"] == [
+        {"label": "green", "score": 0.85}, {"label": "red", "score": 0.1}, {"label": "blue", "score": 0.05}
+    ]  # fmt: skip
+    assert (state["frame_age_s"], state["plan"], state["frames"]) == (0.5, "htp", 11)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "words"),
+    [
+        (None, "looking"),
+        (scores(0.4, 0.35, 0.25), "not sure"),
+        (Judgement(Reason.NO_PART, "nobody is there"), "nobody is there"),
+        (Judgement(Reason.BAD_IMAGE, "dark: wanted 10, got 2"), "too dark to see"),
+        (Judgement(Reason.CAMERA_LOST), "the camera is gone"),
+        (Judgement(Reason.RUNTIME_FAULT, "no plan is left"), "the processor has failed"),
+    ],
+)
+def test_in_every_other_case_it_says_why_and_names_nothing(judgement: Judgement | None, words: str) -> None:
+    state = shown(judgement)
+    assert (state["label"], state["confidence"], state["words"]) == (None, None, words)
+
+
+def test_trouble_of_the_camera_is_told_in_its_words() -> None:
+    assert shown(Judgement(Reason.CAMERA_LOST), "no frame since 14:02")["detail"] == "no frame since 14:02"
+
+
+def test_every_reason_has_words_or_a_detail_of_its_own() -> None:
+    assert set(Reason) - set(WORDS) == {Reason.DEFECT, Reason.MISSED_TRIGGER, Reason.NO_RECIPE, Reason.INTERNAL}
+
+
+def frame(number: int, level: int) -> Frame:
+    pixels = np.full((48, 64, 3), level, np.uint8)
+    return Frame(number, number, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, 64, 48, pixels)
+
+
+def test_frames_are_copied_only_while_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000_000_000
+    monkeypatch.setattr(live, "monotonic_us", lambda: now)
+    frames = LiveFrames()
+    frames.offer(frame(1, 50))
+    assert frames.latest() is None, "nobody had looked"
+    first = frame(2, 50)
+    frames.offer(first)
+    first.pixels[:] = 255  # type: ignore[index]  # the camera writes there again
+    number, jpeg = frames.latest() or (0, b"")
+    assert number == 2
+    assert abs(int(cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).mean()) - 50) <= 2
+    assert frames.latest() == (2, jpeg), "encoded once"
+    frames.offer(frame(3, 90))
+    assert (frames.latest() or (0, b""))[0] == 2, "too soon after the last one"
+    now += live.INTERVAL_US
+    frames.offer(frame(4, 90))
+    assert (frames.latest() or (0, b""))[0] == 4
+    now += live.LOOKED_AT_US + 1
+    assert frames.latest() is None, "old frames are not shown"
+    frames.offer(replace(frame(5, 90), status=FrameStatus.LOST, pixels=None))
+    assert frames.latest() is None
+    now += live.LOOKED_AT_US + 1
+    frames.offer(frame(6, 90))
+    assert frames.latest() is None, "nobody has looked for a while: not copied"

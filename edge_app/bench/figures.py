@@ -34,7 +34,8 @@ class Options:
 @dataclass(frozen=True)
 class Figures:
     """One work: figures by name. In `ours_ms` and `<peer>_ms` milliseconds; in `ratio_<peer>` how many times as long as
-    ours the peer took, in `ratio_floor` how many times as long as the floor we took. None: the peer is not installed.
+    ours the peer took, in `ratio_floor` how many times as long as the floor we took; `best_ratio_` of the best eighth
+    of the runs, `cpu_ratio_` of CPU time. None: the peer is not installed.
     """
 
     key: str
@@ -59,8 +60,10 @@ class Figures:
         ratio = self.values[f"ratio_{peer}"]
         if ratio is None:
             return NOT_INSTALLED
-        best = shown(self.values[f"best_ratio_{peer}"])
-        return f"{shown(self.values[f'{peer}_ms'])} ms = {shown(ratio)}x (best eighth {best}x)"
+        others = f"best eighth {shown(self.values[f'best_ratio_{peer}'])}x"
+        if f"cpu_ratio_{peer}" in self.values:
+            others += f", CPU {shown(self.values[f'cpu_ratio_{peer}'])}x"
+        return f"{shown(self.values[f'{peer}_ms'])} ms = {shown(ratio)}x ({others})"
 
     def _goal(self, name: str) -> tuple[str, str]:
         goal = GOALS.get(f"{self.key}.{name}")

@@ -22,6 +22,7 @@ from edge_app.bench.timing import compared
 from edge_app.camera.picture import load_bgr
 from edge_app.engine import Engine, Work
 from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.frame_guard import measure_frame
 from edge_app.model import resolve
 from edge_app.placed import place_model
 from edge_app.verdict import PlanKind, PowerMode
@@ -73,15 +74,17 @@ def null_session(options: Options, pictures: Path) -> Figures:
 
 
 def kernel_cpu_ms(options: Options, pictures: Path) -> float:
-    """CPU time of preprocessing and decode by themselves, on the same frames."""
+    """CPU time of frame measures, preprocessing and decode by themselves, on the same frames."""
     engine, work = engine_of(options, pictures, PlanKind.NULL, NULL)
     frames = frames_of(pictures)
     engine.preprocess(frames[0], work)
     engine.run(work, PowerMode.NONE)
     took = []
     for turn in range(options.rounds):
+        frame = frames[turn % len(frames)]
         start = time.thread_time_ns()
-        engine.preprocess(frames[turn % len(frames)], work)
+        measure_frame(frame)
+        engine.preprocess(frame, work)
         engine.result(work)
         took.append((time.thread_time_ns() - start) / 1e6)
     return median(took)

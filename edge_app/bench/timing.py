@@ -35,9 +35,13 @@ def cold(make: Callable[[int], Bytes], bytes_each: int) -> list[Bytes]:
 
 
 def run(case: Case, rounds: int) -> Figures:
-    """Every function once in each round, each time on the next input: medians, and the best eighth of the runs."""
+    """Every function once in each round, each time on the next input: medians, and the best eighth of the runs.
+
+    Wall time is what a frame waits; the process's CPU time is told beside it, since it holds on a busy machine too.
+    """
     works = {name: work for name, work in case.functions.items() if work is not None}
     times: dict[str, list[float]] = {name: [] for name in works}
+    cpu: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         work(case.inputs[0])
     turn = 0
@@ -45,14 +49,22 @@ def run(case: Case, rounds: int) -> Figures:
         for name, work in works.items():
             turn += 1
             given = case.inputs[turn % len(case.inputs)]
-            start = time.perf_counter()
+            cpu_start, start = time.process_time(), time.perf_counter()
             work(given)
-            times[name].append(time.perf_counter() - start)
-    return compared(case.key, case.title, case.functions, times)
+            end, cpu_end = time.perf_counter(), time.process_time()
+            times[name].append(end - start)
+            cpu[name].append(cpu_end - cpu_start)
+    return compared(case.key, case.title, case.functions, times, cpu)
 
 
-def compared(key: str, title: str, names: Iterable[str], times: Mapping[str, Sequence[float]]) -> Figures:
-    """Figures of a comparison, from the seconds of each function that ran."""
+def compared(
+    key: str,
+    title: str,
+    names: Iterable[str],
+    times: Mapping[str, Sequence[float]],
+    cpu: Mapping[str, Sequence[float]] | None = None,
+) -> Figures:
+    """Figures of a comparison, from the seconds (and CPU seconds) of each function that ran."""
     median = {name: statistics.median(t) * 1e3 for name, t in times.items()}
     best = {name: sorted(t)[len(t) // 8] * 1e3 for name, t in times.items()}
     values: dict[str, float | str | None] = {"ours_ms": round(median["ours"], 4)}
@@ -62,6 +74,9 @@ def compared(key: str, title: str, names: Iterable[str], times: Mapping[str, Seq
         values[f"{peer}_ms"] = round(median[peer], 4) if known else None
         values[f"ratio_{peer}"] = round(_ratio(median, peer), 3) if known else None
         values[f"best_ratio_{peer}"] = round(_ratio(best, peer), 3) if known else None
+        if cpu is not None:
+            spent = {name: statistics.median(t) for name, t in cpu.items()}
+            values[f"cpu_ratio_{peer}"] = round(_ratio(spent, peer), 3) if known else None
     return Figures(key, title, values)
 
 

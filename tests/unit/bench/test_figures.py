@@ -32,6 +32,15 @@ def test_best_is_the_eighth_of_the_fastest_runs():
     assert compared("w1", "", times, times).values["best_ratio_peer"] == 2.0
 
 
+def test_cpu_time_is_told_beside():
+    cpu = {"ours": [0.001] * 8, "floor": [0.002] * 8, "peer": [0.003] * 8}
+    figures = compared("w1", "", ("ours", "floor", "peer", "absent"), FAST, cpu)
+    assert figures.values["cpu_ratio_peer"] == 3.0
+    assert figures.values["cpu_ratio_floor"] == 0.5
+    assert figures.values["cpu_ratio_absent"] is None
+    assert list(figures.rows())[2][1] == "4 ms = 4x (best eighth 4x, CPU 3x)"
+
+
 def test_an_absent_peer_is_a_row_of_its_own():
     rows = list(compared("w1", "title", ("ours", "peer", "absent"), FAST).rows())
     assert rows[0][:2] == ("w1: title", "1 ms (best eighth 1)")

@@ -14,11 +14,16 @@ import cv2
 import pytest
 import toys
 import zmq
+from wire_samples import until
 
 
 def free_endpoint(context: zmq.Context[Any]) -> str:
     with context.socket(zmq.REP) as probe:
         return f"tcp://127.0.0.1:{probe.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+PATIENCE_MS = 60_000
+"""A busy machine is no reason to fail."""
 
 
 class Controller:
@@ -28,24 +33,33 @@ class Controller:
         self._dealer = context.socket(zmq.DEALER)
         self._dealer.connect(commands)
         self._sub = context.socket(zmq.SUB)
-        self._sub.subscribe(b"v1/result/")
+        self._sub.subscribe(b"v1/")
         self._sub.connect(publish)
         self._count = 0
 
     def ask(self, command: str, **fields: object) -> dict[str, Any]:
         self._count += 1
         self._dealer.send_json({"command": command, "request_id": f"r{self._count}", **fields})
-        assert self._dealer.poll(5000), f"no reply to {command}"
+        assert self._dealer.poll(PATIENCE_MS), f"no reply to {command}"
         reply: dict[str, Any] = json.loads(self._dealer.recv_multipart()[-1])
         return reply
 
-    def result(self, timeout_ms: int = 5000) -> dict[str, Any]:
-        assert self._sub.poll(timeout_ms), "no result came"
-        message: dict[str, Any] = json.loads(self._sub.recv_multipart()[1])
+    def heard(self, kind: str, timeout_ms: float = PATIENCE_MS) -> dict[str, Any] | None:
+        """The next message of a kind; None if none came in time."""
+        end = time.monotonic() + timeout_ms / 1000
+        while self._sub.poll(max(0, (end - time.monotonic()) * 1000)):
+            message: dict[str, Any] = json.loads(self._sub.recv_multipart()[1])
+            if message["kind"] == kind:
+                return message
+        return None
+
+    def result(self) -> dict[str, Any]:
+        message = self.heard("result")
+        assert message is not None, "no result came"
         return message
 
-    def quiet(self, ms: int = 300) -> bool:
-        return not self._sub.poll(ms)
+    def quiet(self) -> bool:
+        return self.heard("result", 300) is None
 
     def close(self) -> None:
         self._dealer.close(0)
@@ -69,29 +83,25 @@ model: {{path: {toy_model}}}
 runtime: {{provider: cpu}}
 recipes: {{lenient: lenient.yaml}}
 results: {{publish: "{publish}", commands: "{commands}"}}
-limits: {{pacing: realtime, deadline_ms: 5000, trigger: software}}
+limits: {{pacing: realtime, deadline_ms: 60000, trigger: software}}
 """)
     process = subprocess.Popen([sys.executable, "-P", "-m", "edge_app", "--pipeline", str(tmp_path / "line.yaml")])
     controller = Controller(context, publish, commands)
-    for _ in range(100):
-        reply = controller.ask("status")
-        if reply.get("mode") == "RUNNING":
-            break
-        time.sleep(0.1)
-    time.sleep(0.2)  # the subscription arrives
+    until(lambda: controller.ask("status").get("mode") == "RUNNING")
+    assert controller.heard("heartbeat") is not None, "the subscription has arrived"
     yield controller
     process.terminate()
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
     controller.close()
     context.destroy(0)
 
 
 def test_a_trigger_has_its_result_part_and_deadline(node: Controller) -> None:
     assert node.quiet(), "nothing is inspected without a trigger"
-    assert node.ask("trigger", trigger_id=7, part_id="A-7", budget_us=4_000_000)["ok"]
+    assert node.ask("trigger", trigger_id=7, part_id="A-7", budget_us=40_000_000)["ok"]
     result = node.result()
     assert (result["trigger_id"], result["part_id"], result["verdict"], result["frame_id"]) == (7, "A-7", "PASS", 1)
-    assert result["deadline_us"] - result["t_capture_us"] <= 4_000_000
+    assert result["deadline_us"] - result["t_capture_us"] <= 40_000_000
     assert node.ask("trigger", trigger_id=8)["ok"]
     assert node.result()["reason"] == "DEFECT"
 

@@ -107,6 +107,7 @@ def subscribers(endpoint: str, count: int, keys: KeyTriple | None = None) -> Ite
         here, there = spawn.Pipe()
         process = spawn.Process(target=subscribe, args=(there, endpoint, share, keys), daemon=True)
         process.start()
+        there.close()  # so that a process that dies is an EOFError here, not a wait for ever
         assert here.recv() == "ready"
         started.append((process, here))
     time.sleep(0.5)  # PUB learns of the subscriptions

@@ -68,6 +68,7 @@ class _Plotter:
         self.copper: Mask = np.zeros((CANVAS_PX, CANVAS_PX), np.uint8)
         self.marks: Mask = np.zeros_like(self.copper)
         self.nets = np.zeros((CANVAS_PX, CANVAS_PX), np.int16)
+        self.count = 0
         self.cuts: list[tuple[float, float, float, float]] = []
         low, high = BOARD_PX[0] + KEEP_IN_PX, BOARD_PX[1] - KEEP_IN_PX
         self.blocked: Mask = np.full_like(self.copper, COPPER)
@@ -83,15 +84,19 @@ class _Plotter:
 
     def add(self, nets: list[Mask], *, mark: bool = False) -> bool:
         """Add nets that belong together: all of them, or none if one touches what is there."""
-        together = np.maximum.reduce(nets)
-        if not together.any() or bool((together & self.blocked).any()):
+        reach = 2 * CLEARANCE_PX + 1
+        near = _window(nets, reach)
+        together = np.maximum.reduce([net[near] for net in nets])
+        if not together.any() or bool((together & self.blocked[near]).any()):
             return False
         for net in nets:
-            self.nets[net > 0] = self.nets.max() + 1
-        self.copper |= together
+            if net[near].any():
+                self.count += 1
+                self.nets[near][net[near] > 0] = self.count
+        self.copper[near] |= together
         if mark:
-            self.marks |= together
-        self.blocked |= _grown(together, 2 * CLEARANCE_PX + 1)
+            self.marks[near] |= together
+        self.blocked[near] |= _grown(together, reach)
         return True
 
     def note_cuts(self, path: Points, width_px: int, keep_px: float) -> None:
@@ -108,17 +113,20 @@ def _blank() -> Mask:
     return np.zeros((CANVAS_PX, CANVAS_PX), np.uint8)
 
 
+def _window(masks: list[Mask], reach_px: int) -> tuple[slice, slice]:
+    """Rows and columns of the canvas in which the masks have anything, and `reach_px` about it."""
+    boxes = np.array([box for box in map(cv2.boundingRect, masks) if box[2]], np.int64).reshape(-1, 4)
+    if not len(boxes):
+        return slice(0, 1), slice(0, 1)
+    left, top = np.maximum(boxes[:, :2].min(axis=0) - reach_px, 0)
+    right, bottom = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) + reach_px
+    return slice(top, bottom), slice(left, right)
+
+
 def _grown(mask: Mask, reach_px: int) -> Mask:
     """The mask with all that lies within a disc of diameter `reach_px` about it."""
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach_px, reach_px))
-    left, top, width, height = cv2.boundingRect(mask)  # most masks are one net on a large canvas
-    near = (
-        slice(max(top - reach_px, 0), top + height + reach_px),
-        slice(max(left - reach_px, 0), left + width + reach_px),
-    )
-    grown = _blank()
-    grown[near] = cv2.dilate(mask[near], kernel)
-    return grown
+    return np.asarray(cv2.dilate(mask, kernel), np.uint8)
 
 
 def _whole(point: Points) -> tuple[int, int]:
@@ -216,9 +224,10 @@ def _footprint(board: _Plotter) -> None:
 
 def _apart(nets: list[Mask]) -> bool:
     """Whether the nets of a bus leave at least 7 px between each other."""
-    taken = _blank()
+    near = _window(nets, 7)
+    taken = np.zeros_like(nets[0][near])
     for net in nets:
-        grown = _grown(net, 7)
+        grown = _grown(net[near], 7)
         if (grown & taken).any():
             return False
         taken |= grown

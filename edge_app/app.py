@@ -284,7 +284,16 @@ def status_of(line: Line) -> NodeStatus:
         queue_depth=line.queue_depth,
         placement=line.placement,
         degraded=tuple(sorted(line.degraded)),
+        frames=frames_of(line),
     )
+
+
+def frames_of(line: Line) -> dict[str, int]:
+    """Frames of a line that decides over many; nothing for a line whose frames are triggers."""
+    if not isinstance(line.sealer, DecisionSealer):
+        return {}
+    effort = line.sealer.effort
+    return {"came": effort.frames, "gated": effort.gated, "inferred": effort.inferences}
 
 
 def recipe_name(file: Path) -> str:

@@ -71,6 +71,8 @@ class NodeStatus:
     """Frames in flight."""
     placement: Placement
     degraded: tuple[str, ...] = ()
+    frames: Mapping[str, int] = field(default_factory=dict)
+    """Of a line that decides over many frames, which are no triggers: how many came, were gated, were inferred."""
 
 
 def new_epoch() -> str:

@@ -130,13 +130,14 @@ def as_replayed(body: bytes) -> bytes:
 
 
 def counters(status: NodeStatus) -> dict[str, Any]:
-    """Triggers and verdicts since the start of the epoch."""
-    return {
+    """Triggers and verdicts since the start of the epoch; frames too, where they are no triggers."""
+    told = {
         "triggers": status.triggers,
         "pass": status.passed,
         "fail": status.failed,
         "unknown": dict(status.unknown),
     }
+    return {**told, "frames": dict(status.frames)} if status.frames else told
 
 
 def heartbeat(node: NodeIdentity, status: NodeStatus, t_us: int, wire: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,11 +85,13 @@ class Run:
         self.history: list[dict[str, float]] = []
 
     def _groups(self) -> list[dict[str, Any]]:
-        """Parameters by depth, last layers first, each with its own learning rate; norms and biases do not decay."""
-        groups = []
+        """What is trained, by depth, each group with its own learning rate; norms and biases do not decay."""
+        groups: list[dict[str, Any]] = []
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
         for depth, layers in enumerate(layer_groups(self.model)):
             scale = self.recipe.depth_decay**depth
-            parameters = [p for layer in layers for p in layer.parameters()]
+            parameters = [p.requires_grad_() for layer in layers for p in layer.parameters()]
             groups.append({"params": [p for p in parameters if p.ndim > 1], "scale": scale})
             groups.append({"params": [p for p in parameters if p.ndim <= 1], "scale": scale, "weight_decay": 0.0})
         return groups

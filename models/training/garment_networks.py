@@ -76,7 +76,11 @@ def small_resnet(classes: int) -> nn.Module:
 
 
 def layer_groups(model: nn.Module) -> list[list[nn.Module]]:
-    """Layers by depth, the last ones first; learning rates fall from group to group."""
+    """Layers that are trained, by depth, the last ones first; learning rates fall from group to group.
+
+    EfficientNet's first three blocks stay as ImageNet made them: edges and colours are the same everywhere, and at
+    112 and 56 px they cost half of the time.
+    """
     if isinstance(model, SmallResNet):
         return [[model]]
     blocks = list(model._blocks)
@@ -86,8 +90,7 @@ def layer_groups(model: nn.Module) -> list[list[nn.Module]]:
         blocks[11:],
         blocks[8:11],
         blocks[5:8],
-        blocks[2:5],
-        [model._conv_stem, model._bn0, *blocks[:2]],
+        blocks[3:5],
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from line_bench import PATIENCE_S
 from ruamel.yaml import YAML
 
-from edge_app.app import build
+from edge_app.app import build, status_of
 from edge_app.cli import main
 from edge_app.commands.run_pipeline import status_line
 from edge_app.errors import ExitCode
@@ -85,6 +85,10 @@ def test_a_running_node_sends_decisions(tmp_path: Path) -> None:
     assert summary.effort["frames"] == app.camera.scenes.frames > summary.effort["inferences"] > 0  # type: ignore[attr-defined]
     assert summary.effort["gate"]["empty"] > 0
     assert summary.effort["power_w_estimate"] < 1.5
+    counters = wire.counters(status_of(app.line))
+    assert counters["triggers"] == len(sent)
+    assert counters["frames"]["came"] == summary.effort["frames"]
+    assert counters["frames"]["inferred"] == summary.effort["inferences"]
     named = next(one for one in sent if one.reason is Reason.OK)
     message = json.loads(wire.encode(wire.result(named, app.outlet._identity, None, (), None)))
     assert (message["verdict"], message["reason"], message["label"]) == ("PASS", "OK", shown)

@@ -14,6 +14,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "edge_app"
 ALLOWED = {
     "onnxruntime_qnn": {"runtime/qnn.py"},
     "zmq": {"results", "client", "commands"},
+    "aiohttp": {"monitor"},
+    "prometheus_client": {"monitor"},
     "torch": set(),
     "ultralytics": {"toolchain"},
     "onnx": {"toolchain"},
@@ -55,6 +57,15 @@ def test_a_running_line_imports_no_training_or_graph_package() -> None:
     code = (
         "import sys, edge_app.app, edge_app.commands.run_pipeline, edge_app.camera.synthetic, edge_app.camera.folder;"
         "print([m for m in ('torch', 'onnx', 'ultralytics', 'matplotlib', 'pycocotools') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_line_without_pages_loads_no_web_server() -> None:
+    code = (
+        "import sys, edge_app.app, edge_app.commands.run_pipeline;"
+        "print([m for m in ('aiohttp', 'prometheus_client', 'edge_app.monitor') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -2,7 +2,10 @@
 
 A part fails by any of its labels, so shares that each label keeps for itself add up. The bounds here are on parts:
 
-1. Each score begins where the label's F1 at IoU 0.5 is highest.
+1. Each score begins where the label's F1 at IoU 0.5 is highest, and is raised as far as, of the defective parts, at
+   most UNSURE_SHARE do not FAIL by it; never above the label's median true detection. What lies between a score and
+   its grey band's edge is UNKNOWN and no escape, so a FAIL can be kept for what is sure: flaws of good parts that look
+   like defects, and that no list has all of, rarely score as high as defects do.
 2. While more than GOOD_FAILED_SHARE of the good parts FAIL, one label's score is raised past one or more of them: of
    all such steps the one that loses the fewest true detections per good part freed.
 3. Each grey band begins where RECALL_KEPT of the label's true detections lie above its lower edge.
@@ -32,6 +35,8 @@ from edge_app.toolchain.metrics import IOU_50, Truth
 GOOD_FAILED_SHARE = 0.01
 """A third of what a line may reject falsely: parts that nothing was chosen on are harder."""
 GOOD_UNKNOWN_SHARE = 0.01
+UNSURE_SHARE = 0.01
+"""Of the defective parts, those that do not FAIL: UNKNOWN if their grey bands hold them."""
 ESCAPED_SHARE = 0.005
 RECALL_KEPT = 0.995
 LOWEST_MARGINAL = 0.05
@@ -71,6 +76,10 @@ class Peaks:
         """Good parts that are UNKNOWN."""
         return int((self.good >= marginal).any(axis=1).sum()) - self.failed(score)
 
+    def unsure(self, score: Scores) -> int:
+        """Defective parts that do not FAIL."""
+        return int((self.bad < score).all(axis=1).sum())
+
     def escaped(self, marginal: Scores) -> int:
         """Defective parts that PASS."""
         return int((self.bad < marginal).all(axis=1).sum())
@@ -90,7 +99,7 @@ class _Step:
     """Parts."""
     nearer: int
     """Labels that hold a part: a part that two labels hold is freed by no single step, but one can go towards it."""
-    costs: tuple[int, ...]
+    costs: tuple[float, ...]
     """The dearest kind first."""
 
 
@@ -122,10 +131,30 @@ def choose_thresholds(
     )
     best = [scores[np.argmax(f1_curve(hit, _boxes(truth, label)))] for label, (scores, hit) in enumerate(matched)]
     low = [np.quantile(hits, 1 - RECALL_KEPT) for hits in peaks.hits]
-    score = _without_false_rejects(peaks, _rounded(best))
+    score = _without_false_rejects(peaks, _as_high_as_defects(peaks, _rounded(best)))
     marginal = _without_escapes(peaks, np.minimum(_rounded(low), score))
     marginal = _with_few_unknown(peaks, score, marginal)
     return Thresholds(_named(labels, score), _named(labels, marginal), tuple(_not_held(peaks, score, marginal)))
+
+
+def _as_high_as_defects(peaks: Peaks, best: Scores) -> Scores:
+    """Lowers scores from the median true detections, not below `best`, until few enough defective parts do not FAIL."""
+    score = np.maximum(best, _rounded([np.median(hits) for hits in peaks.hits]))
+    most_unsure = max(int(UNSURE_SHARE * len(peaks.bad)), peaks.unsure(best))
+
+    def steps(unsure: Flags) -> Iterator[_Step]:
+        for row in np.flatnonzero(unsure):
+            for label in np.flatnonzero(peaks.bad[row] >= best):
+                moved = _with(score, int(label), max(_rounded([peaks.bad[row, label]])[0], best[label]))
+                caught = int(unsure.sum()) - peaks.unsure(moved)
+                yield _Step(moved, caught, 0, (float(score[label] - moved[label]),))
+
+    while peaks.unsure(score) > most_unsure:
+        step = _cheapest(steps(_any(peaks.bad >= best) & ~_any(peaks.bad >= score)))
+        if step is None:
+            break
+        score = step.limits
+    return score
 
 
 def _without_false_rejects(peaks: Peaks, score: Scores) -> Scores:
@@ -192,7 +221,7 @@ def _holding(held: Flags, scores: Scores) -> Iterator[tuple[int, float]]:
                 yield label, float(peak)
 
 
-def _step(moved: Scores, before: Flags, after: Flags, costs: tuple[int, ...]) -> _Step:
+def _step(moved: Scores, before: Flags, after: Flags, costs: tuple[float, ...]) -> _Step:
     freed = int(before.any(axis=1).sum() - after.any(axis=1).sum())
     return _Step(moved, freed, int(before.sum() - after.sum()), costs)
 

@@ -68,6 +68,18 @@ def test_the_score_that_costs_least_recall_is_raised() -> None:
     assert verdicts(chosen, good, ("a", "b")).failed == 1
 
 
+def test_a_fail_is_kept_for_what_is_sure() -> None:
+    found, real = defects((0.9,) * 80 + (0.8,) * 19 + (0.4,), labels=1)
+    chosen = choose_thresholds(found, real, [part((0, 0.1))] * 10, ("a",))
+    assert chosen.score == {"a": 0.8}, "not 0.4, where F1 is highest: one part of a hundred may be UNKNOWN"
+    assert (verdicts(chosen, found, ("a",)).unknown, verdicts(chosen, found, ("a",)).passed) == (1, 0)
+
+
+def test_every_part_fails_where_one_would_be_more_than_the_share() -> None:
+    found, real = defects((0.9,) * 80 + (0.8,) * 18 + (0.4,), labels=1)
+    assert choose_thresholds(found, real, [], ("a",)).score == {"a": 0.4}
+
+
 def test_a_part_that_two_labels_fail_is_freed_by_two_steps() -> None:
     found, real = defects((0.9, 0.5), labels=2)
     good = [part((0, 0.6), (1, 0.7))] + [part() for _ in range(20)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 import time
@@ -85,12 +86,13 @@ def shown(value: float | str | None) -> str:
 
 
 def document(measured: Iterable[Figures]) -> dict[str, Any]:
-    """The machine, the versions, and every figure as `key` -> `name` -> value."""
+    """The machine and how busy it is, the versions, and every figure as `key` -> `name` -> value."""
     return {
         "version": __version__,
         "commit": commit(),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
+        "load": round(os.getloadavg()[0], 2),
         "peers": {name: installed(name) for name in PEERS},
         **{one.key: dict(one.values) for one in measured},
     }

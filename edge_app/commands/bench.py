@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(found)
     else:
         rows = [row for one in measured for row in one.rows()]
-        print_table(machine(), ("work", "measured", "goal", ""), rows)
+        print_table(f"{machine()}, load {found['load']}", ("work", "measured", "goal", ""), rows)
     return int(ExitCode.OK)
 
 

@@ -79,7 +79,7 @@ def test_the_document_names_machine_versions_and_every_figure():
     found = json.loads(json.dumps(document([Figures("w1_1080p_f32", "t", {"ratio_tuned_cv2": 4.2, "peer_ms": None})])))
     assert found["w1_1080p_f32"] == {"ratio_tuned_cv2": 4.2, "peer_ms": None}
     assert found["peers"]["numpy"][0].isdigit()
-    assert set(found) == {"version", "commit", "date", "machine", "peers", "w1_1080p_f32"}
+    assert set(found) == {"version", "commit", "date", "machine", "load", "peers", "w1_1080p_f32"}
     assert found["date"] <= time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

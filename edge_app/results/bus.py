@@ -59,36 +59,33 @@ Serve = Callable[[bytes, str | None, bytes], list[bytes] | None]
 class Wakeup:
     """Wakes the bus thread from any other.
 
-    The byte is written through ctypes' PyDLL, which keeps the GIL: os.write lets go of it, and a frame thread then
-    waits for its turn again (measured with one busy thread: p99 10 ms, against 0.08 ms).
+    By an eventfd, which costs the frame thread less than a pipe (a sleeping bus thread's wake-up: p50 17 us against 20,
+    interleaved on a busy machine), written through ctypes' PyDLL, which keeps the GIL: os.eventfd_write lets go of it,
+    and a frame thread then waits for its turn again (measured with one busy thread: p99 10 ms, against 0.08 ms).
     """
 
     def __init__(self) -> None:
-        self.read_fd, self._write_fd = os.pipe()
-        os.set_blocking(self.read_fd, False)
-        os.set_blocking(self._write_fd, False)
-        self._write = ctypes.PyDLL(None).write
+        self.read_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._write = ctypes.PyDLL(None).eventfd_write
         self._write.restype = None
         # Made once: what ctypes converts at each call costs more than the call.
-        self._one_byte = (ctypes.c_int(self._write_fd), ctypes.c_char_p(b"\0"), ctypes.c_size_t(1))
+        self._one = (ctypes.c_int(self.read_fd), ctypes.c_uint64(1))
         self._pending = False
 
     def set(self) -> None:
-        """Never blocks: a full pipe is a woken thread."""
+        """Never blocks: a counter that is full is a woken thread."""
         if not self._pending:
             self._pending = True
-            self._write(*self._one_byte)
+            self._write(*self._one)
 
     def clear(self) -> None:
         """Called before the queue is looked at, so that what comes after is told again."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self.read_fd, 4096)
+            os.eventfd_read(self.read_fd)
         self._pending = False
 
-    def close(self) -> None:
-        """Both ends."""
-        os.close(self.read_fd)
-        os.close(self._write_fd)
+    def __del__(self) -> None:
+        os.close(self.read_fd)  # not before: whoever still had it would write into another file
 
 
 class Bus:

@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import track
-
 from edge_app import __version__
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
@@ -229,6 +226,9 @@ def make_missing_plans(pipeline: Pipeline, card: ModelCard) -> None:
     missing = [plan for plan in plans if not (card.folder / plan.artifacts[0].file).is_file()]
     if not missing:
         return
+    from rich.console import Console
+    from rich.progress import track
+
     from edge_app.toolchain.remake import make_missing
 
     for plan in track(missing, f"making the plans for {runtime.soc}", console=Console(stderr=True), transient=True):

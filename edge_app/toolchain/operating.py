@@ -2,10 +2,10 @@
 
 A part fails by any of its labels, so shares that each label keeps for itself add up. The bounds here are on parts:
 
-1. Each score begins where the label's F1 at IoU 0.5 is highest, and is raised as far as, of the defective parts, at
-   most UNSURE_SHARE do not FAIL by it; never above the label's median true detection. What lies between a score and
-   its grey band's edge is UNKNOWN and no escape, so a FAIL can be kept for what is sure: flaws of good parts that look
-   like defects, and that no list has all of, rarely score as high as defects do.
+1. Each score begins where the label's F1 at IoU 0.5 is highest, and is raised as far as at most UNSURE_SHARE of the
+   defective parts do not FAIL, and FIRM_SHARE of the label's true detections still do so alone. What lies between a
+   score and its grey band's edge is UNKNOWN and no escape, so FAIL can be kept for what is sure: flaws of good parts
+   that look like defects, and that no list has all of, rarely score as high as defects do.
 2. While more than GOOD_FAILED_SHARE of the good parts FAIL, one label's score is raised past one or more of them: of
    all such steps the one that loses the fewest true detections per good part freed.
 3. Each grey band begins where RECALL_KEPT of the label's true detections lie above its lower edge.
@@ -37,6 +37,8 @@ GOOD_FAILED_SHARE = 0.01
 GOOD_UNKNOWN_SHARE = 0.01
 UNSURE_SHARE = 0.01
 """Of the defective parts, those that do not FAIL: UNKNOWN if their grey bands hold them."""
+FIRM_SHARE = 0.75
+"""Of a label's true detections, those that FAIL a part by themselves: a defect is rarely alone, but it may be."""
 ESCAPED_SHARE = 0.005
 RECALL_KEPT = 0.995
 LOWEST_MARGINAL = 0.05
@@ -138,15 +140,15 @@ def choose_thresholds(
 
 
 def _as_high_as_defects(peaks: Peaks, best: Scores) -> Scores:
-    """Lowers scores from the median true detections, not below `best`, until few enough defective parts do not FAIL."""
-    score = np.maximum(best, _rounded([np.median(hits) for hits in peaks.hits]))
+    """Lowers scores from where FIRM_SHARE of the detections are firm until few enough defective parts do not FAIL."""
+    score = np.maximum(best, _rounded([np.quantile(hits, 1 - FIRM_SHARE) for hits in peaks.hits]))
     most_unsure = max(int(UNSURE_SHARE * len(peaks.bad)), peaks.unsure(best))
 
     def steps(unsure: Flags) -> Iterator[_Step]:
         for row in np.flatnonzero(unsure):
             for label in np.flatnonzero(peaks.bad[row] >= best):
                 moved = _with(score, int(label), max(_rounded([peaks.bad[row, label]])[0], best[label]))
-                caught = int(unsure.sum()) - peaks.unsure(moved)
+                caught = peaks.unsure(score) - peaks.unsure(moved)
                 yield _Step(moved, caught, 0, (float(score[label] - moved[label]),))
 
     while peaks.unsure(score) > most_unsure:

@@ -75,6 +75,13 @@ def test_a_fail_is_kept_for_what_is_sure() -> None:
     assert (verdicts(chosen, found, ("a",)).unknown, verdicts(chosen, found, ("a",)).passed) == (1, 0)
 
 
+def test_parts_that_no_score_could_fail_hold_up_none_that_one_can() -> None:
+    found, real = defects((0.9,) * 300 + (0.8, 0.79), labels=1)
+    hopeless = [part((0, 0.1))] * 3
+    chosen = choose_thresholds([*found, *hopeless], [*real, truth(1), truth(1), truth(1)], [], ("a",))
+    assert chosen.score == {"a": 0.79}
+
+
 def test_every_part_fails_where_one_would_be_more_than_the_share() -> None:
     found, real = defects((0.9,) * 80 + (0.8,) * 18 + (0.4,), labels=1)
     assert choose_thresholds(found, real, [], ("a",)).score == {"a": 0.4}

@@ -131,7 +131,6 @@ class Sealer:
                     self._late_notes += 1
                     self._note(ticket.seq, f"a verdict came after the seal: {judgement.reason} {judgement.detail}")
                 return False
-            ticket.sealed = True
             now = monotonic_us()
             self._publish(ticket, self._in_time(ticket, judgement, now), degraded, now)
             return True
@@ -146,12 +145,16 @@ class Sealer:
         return replace(judgement, reason=Reason.LATE, detail=f"{judgement.reason} came too late")
 
     def _publish(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int) -> None:
-        """The next result. Called with the lock held: results leave in the order of seq."""
-        self._seq += 1
-        ticket.seq = self._seq
+        """The next result. Called with the lock held: results leave in the order of seq.
+
+        It is made before anything is changed: a judgement that is none (a bug) leaves the ticket unsealed.
+        """
+        sealed = self._sealed(ticket, judgement, degraded, now)
+        ticket.sealed = True
+        self._seq = ticket.seq = sealed.seq
         self._count(ticket, judgement)
         self._latencies_us.append(now - ticket.t_capture_mono_us)
-        self._hand_over(self._sealed(ticket, judgement, degraded, now))
+        self._hand_over(sealed)
 
     def _note(self, seq: int, text: str) -> None:
         try:
@@ -169,7 +172,7 @@ class Sealer:
     def _sealed(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int) -> Sealed:
         deadline = ticket.deadline_mono_us
         return Sealed(
-            seq=self._seq,
+            seq=self._seq + 1,
             trigger_id=ticket.trigger_id,
             part_id=ticket.part_id,
             frame_id=ticket.frame_id,

@@ -129,6 +129,14 @@ def test_a_guard_that_raises_is_internal(bench: Bench) -> None:
     assert kept.reasons == [Reason.INTERNAL, Reason.OK]
 
 
+def test_a_judge_that_gives_no_judgement_is_internal_once(bench: Bench) -> None:
+    line, kept = bench.line(iter([GOOD, BAD]), judged=lambda _found: None)
+    run(line)
+    assert kept.reasons == [Reason.INTERNAL] * 2
+    assert kept.alarms == [("INTERNAL", True)]
+    assert_sealed_once(line, kept)
+
+
 # -- admission --------------------------------------------------------------------------------------------------------
 
 

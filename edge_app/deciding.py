@@ -98,18 +98,20 @@ class DecisionSealer(Sealer):
         return self._state
 
     def seal(self, ticket: Ticket, judgement: Judgement) -> bool:
-        """Takes one frame's judgement; True if it made the decision change, which is then sealed for this frame."""
+        """Takes one frame's judgement; True if it made the decision change, which is then sealed for this frame.
+
+        A judgement that is none (a bug) raises, and leaves the ticket unsealed.
+        """
         degraded = self._degraded_of(ticket)
         with self._lock:
             if ticket.sealed:
                 return False
-            ticket.sealed = True  # the frame has been judged; most of them have no result of their own
             now = monotonic_us()
             judgement = self._in_time(ticket, judgement, now)
+            state, stable = follow(self._rules, self._state, shown_by(judgement), ticket.t_capture_mono_us)
+            ticket.sealed = True  # the frame has been judged; most of them have no result of their own
+            self._state, self._last = state, ticket
             self._count_effort(ticket, judgement)
-            self._last = ticket
-            shown = shown_by(judgement)
-            self._state, stable = follow(self._rules, self._state, shown, ticket.t_capture_mono_us)
             if stable is None:
                 return False
             self._seal_decision(ticket, stable, degraded, now)
@@ -132,9 +134,9 @@ class DecisionSealer(Sealer):
             return True
 
     def _seal_decision(self, ticket: Ticket, stable: Stable, degraded: tuple[str, ...], now: int) -> None:
-        self._triggers += 1
-        ticket.trigger_id = self._triggers
+        ticket.trigger_id = self._triggers + 1
         self._publish(ticket, self._told(stable), degraded, now)
+        self._triggers += 1
 
     def _told(self, stable: Stable) -> Judgement:
         average = self._state.average

@@ -108,9 +108,16 @@ def test_scores_that_come_too_late_are_not_used() -> None:
 
 
 def test_one_frame_alone_is_never_ok() -> None:
-    sealer = DecisionSealer(RULES, LABELS, Kept())
-    with pytest.raises(AssertionError, match="one frame alone"):
-        sealer.seal(sealer.admit(ticket(0)), Judgement(Reason.OK))
+    kept = Kept()
+    sealer = DecisionSealer(RULES, LABELS, kept)
+    for number in range(10):
+        one = sealer.admit(ticket(number))
+        with pytest.raises(AssertionError, match="one frame alone"):
+            sealer.seal(one, Judgement(Reason.OK))
+        assert not one.sealed
+        sealer.seal(one, Judgement(Reason.INTERNAL, "a bug"))
+        assert one.sealed
+    assert [(result.reason, result.label) for result in kept.results] == [(Reason.INTERNAL, None)]
 
 
 def test_time_passes_without_frames() -> None:

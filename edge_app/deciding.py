@@ -177,5 +177,6 @@ def shown_by(judgement: Judgement) -> Shown:
     if judgement.gated:
         return Shown(Reason.OK)
     if judgement.classes is not None:
-        return Shown(Reason.OK, np.array([score for _, score in judgement.classes], np.float32))
+        scores = np.array([score for _, score in judgement.classes], np.float32)
+        return Shown(Reason.OK, scores, judgement.detail)
     return Shown(judgement.reason, detail=judgement.detail)

@@ -49,6 +49,8 @@ class Classes:
     """Scores of a classifier: float32 [C], summing to 1, in the order of the model's label list."""
 
     scores: npt.NDArray[np.float32]
+    crops: int = 1
+    """Two-stage pipelines: how many there were; these scores are the largest one's."""
 
     @property
     def best(self) -> int:

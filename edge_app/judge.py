@@ -110,7 +110,8 @@ def judge_classes(found: Detections | Classes, labels: tuple[str, ...]) -> Judge
     if not isinstance(found, Classes) or len(found.scores) != len(labels):
         raise RuntimeFault("a decision over labels got something else than their scores", got=type(found).__name__)
     scores = tuple(zip(labels, map(float, found.scores), strict=True))
-    return Judgement(Reason.MARGINAL, "one frame decides nothing", classes=scores)
+    several = f"{found.crops} are there: the largest is named" if found.crops > 1 else ""
+    return Judgement(Reason.MARGINAL, several, classes=scores)
 
 
 def judge(detections: Detections | Classes, recipe: Recipe) -> Judgement:

@@ -32,7 +32,7 @@ class Shown:
         scores: calibrated probabilities [C] of a new inference; OK.
         reason: OK with scores; OK without: nothing has changed since the last inference (gated); NO_PART: nobody is
             there; else why nothing could be seen.
-        detail: for people, where the reason is neither OK nor NO_PART.
+        detail: for people: why nothing could be seen; with scores, what else is to be said of them.
     """
 
     reason: Reason
@@ -83,6 +83,7 @@ class Following:
         seen_us: of the last inference, or of the last frame that showed that nobody is there.
         told: the decision in force; None: none yet.
         coming: what was seen last, if it is another one.
+        remark: what else the last inference said, for people.
     """
 
     average: Scores | None = None
@@ -91,6 +92,7 @@ class Following:
     seen_us: int | None = None
     told: Stable | None = None
     coming: Stable | None = None
+    remark: str = ""
 
 
 def follow(rules: Decision, state: Following, shown: Shown, now_us: int) -> tuple[Following, Stable | None]:
@@ -130,7 +132,7 @@ def _later(state: Following, now_us: int) -> int:
 
 def _averaged(rules: Decision, state: Following, shown: Shown, now_us: int) -> Following:
     if shown.reason is Reason.NO_PART:  # whoever comes next owes nothing to who was here
-        return replace(state, average=None, scores=None, now_us=now_us, seen_us=now_us)
+        return replace(state, average=None, scores=None, now_us=now_us, seen_us=now_us, remark="")
     if shown.is_blind:
         return replace(state, now_us=now_us)
     scores = state.scores if shown.scores is None else shown.scores
@@ -142,7 +144,8 @@ def _averaged(rules: Decision, state: Following, shown: Shown, now_us: int) -> F
     else:
         share = np.float32(1 - math.exp((state.now_us - now_us) / (rules.smooth_s * 1e6)))
         average = (state.average + share * (scores - state.average)).astype(np.float32)
-    return replace(state, average=average, scores=scores, now_us=now_us, seen_us=seen_us)
+    remark = state.remark if shown.scores is None else shown.detail
+    return replace(state, average=average, scores=scores, now_us=now_us, seen_us=seen_us, remark=remark)
 
 
 def _candidate(rules: Decision, state: Following, shown: Shown, now_us: int) -> Stable:

@@ -119,22 +119,23 @@ class TwoStageEngine(Engine):
         return times
 
     def _to_crop(self, found: Detections | Classes) -> Detections:
-        """The boxes that are cropped, of the wanted labels."""
+        """The boxes of the wanted labels; the largest first, if it is the only one that is named."""
         if not isinstance(found, Detections):
             raise RuntimeFault("a classifier stands where the detector should")
         wanted = np.isin(found.labels, self._labels)
         boxes, scores, labels = found.boxes_px[wanted], found.scores[wanted], found.labels[wanted]
-        if self._largest and len(boxes):
-            sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-            one = slice(int(np.argmax(sizes)), int(np.argmax(sizes)) + 1)
-            return Detections(boxes[one], scores[one], labels[one])
+        if self._largest:
+            order = np.argsort(-(boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]), kind="stable")
+            return Detections(boxes[order], scores[order], labels[order])
         most = self._rules.most
         return Detections(boxes[:most], scores[:most], labels[:most], found.truncated or len(boxes) > most)
 
     def _named(self, pair: PairWork, crops: Detections, power_mode: PowerMode) -> Detections | Classes:
-        scores = [self._scores(pair, box, power_mode) for box in crops.boxes_px]
         if self._largest:
-            return Classes(scores[0]) if scores else Detections.none()
+            if len(crops) == 0:
+                return Detections.none()
+            return Classes(self._scores(pair, crops.boxes_px[0], power_mode), len(crops))
+        scores = [self._scores(pair, box, power_mode) for box in crops.boxes_px]
         best = np.array([one.max() for one in scores], np.float32)
         labels = np.array([int(one.argmax()) for one in scores], np.int32)
         sure = best >= self._rules.sure_at

@@ -25,7 +25,8 @@ function show(state) {
   const bad = !seen && !["MARGINAL", "NO_PART", null].includes(state.reason);
   at("label").textContent = seen ? state.label : state.words;
   at("label").className = seen ? "" : bad ? "bad" : "unsure";
-  at("detail").textContent = seen ? `for ${state.stable_s.toFixed(0)} s` : state.detail;
+  const words = seen ? `for ${state.stable_s.toFixed(0)} s` : state.detail;
+  at("detail").textContent = [words, state.remark].filter(Boolean).join(" \u00b7 ");
   at("bars").replaceChildren(...state.classes.map((one) => bar(one, state.label)));
   at("gate-text").textContent = state.gate === null ? "looking at every frame" : GATE[state.gate];
   at("dot").className = state.gate === null || LOOKING.has(state.gate) ? "on" : "";

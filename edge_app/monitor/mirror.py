@@ -108,6 +108,7 @@ def state_of(mirror: Mirror, now_us: int) -> dict[str, Any]:
         "confidence": dict(best).get(named, 0.0) if named is not None else None,
         "words": "looking" if told is None else WORDS.get(told.reason, told.detail),
         "detail": trouble or ("" if told is None or told.reason is Reason.NO_PART else told.detail),
+        "remark": following.remark,
         "stable_s": None if told is None else round((now_us - told.since_us) / 1e6, 1),
         "classes": [{"label": label, "score": score} for label, score in best],
         "gate": None if mirror.gate is None or mirror.gate.last is None else mirror.gate.last.value,

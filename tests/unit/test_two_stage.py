@@ -100,6 +100,8 @@ def test_before_a_decision_the_largest_crop_speaks(tmp_path: Path, toy_model: Pa
     found = found_by(made, pixels)
     assert isinstance(found, Classes)
     assert colours.LABELS[found.best] == "green"
+    assert found.crops == 2
+    assert judge_classes(found, colours.LABELS).detail == "2 are there: the largest is named"
     nobody = found_by(made, picture())
     assert judge_classes(nobody, colours.LABELS).reason is Reason.NO_PART
 

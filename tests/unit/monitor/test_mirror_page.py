@@ -67,6 +67,12 @@ def test_in_every_other_case_it_says_why_and_names_nothing(judgement: Judgement 
     assert (state["label"], state["confidence"], state["words"]) == (None, None, words)
 
 
+def test_several_people_are_told() -> None:
+    state = shown(replace(scores(0.1, 0.85, 0.05), detail="2 are there: the largest is named"))
+    assert (state["label"], state["remark"]) == ("green", "2 are there: the largest is named")
+    assert shown(scores(0.1, 0.85, 0.05))["remark"] == ""
+
+
 def test_trouble_of_the_camera_is_told_in_its_words() -> None:
     assert shown(Judgement(Reason.CAMERA_LOST), "no frame since 14:02")["detail"] == "no frame since 14:02"
 

@@ -37,7 +37,7 @@ GOOD_FAILED_SHARE = 0.01
 GOOD_UNKNOWN_SHARE = 0.01
 UNSURE_SHARE = 0.01
 """Of the defective parts, those that do not FAIL: UNKNOWN if their grey bands hold them."""
-FIRM_SHARE = 0.75
+FIRM_SHARE = 0.9
 """Of a label's true detections, those that FAIL a part by themselves: a defect is rarely alone, but it may be."""
 ESCAPED_SHARE = 0.005
 RECALL_KEPT = 0.995

@@ -6,10 +6,10 @@
 trained on; val.txt is for choosing scores; test.txt is not read. Written: DATA/images, DATA/labels and DATA/data.yaml
 with three lists: train, val (DeepPCB's) and val_line (synthetic).
 
-Every third training picture also gives its defect-free template, as a picture without boxes. Synthetic frames come
-from even products and even seeds only: each product once, and none of them in two lists. One frame in four is of an
-intact part, the others have five defects, so that there is much to learn from each: a line's own share of one or two
-defects on some parts would drown in DeepPCB's seven on each.
+Every training picture also gives its defect-free template, as a picture without boxes. Synthetic frames come from even
+products and even seeds only: each product once, and none of them in two lists. To learn from, one frame in four is of
+an intact part, and the others have five defects: a line's own share of one or two defects on some parts would drown in
+DeepPCB's seven on each. To choose scores on, they are as a line has them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 
 from edge_app.camera.pcb import LABELS, SIZE_PX, PcbPicture, draw, training_seed
 
-TEMPLATE_STEP = 3
 INTACT_STEP = 4
 DEFECTS_PER_PART = 5
 SHARES = {"open": 0.2, "short": 0.1, "mousebite": 0.25, "spur": 0.25, "copper": 0.1, "pin-hole": 0.1}
@@ -43,9 +42,9 @@ def add_deeppcb(source: Path, split: str, out: Path) -> list[str]:
 
 
 def add_templates(source: Path, listed: list[str], out: Path) -> list[str]:
-    """Copy the defect-free templates of every third listed picture, with empty label files."""
+    """Copy the defect-free templates of the listed pictures, with empty label files."""
     added = []
-    for line in listed[::TEMPLATE_STEP]:
+    for line in listed:
         stem = Path(line).stem
         shutil.copyfile(source / "templates" / f"{stem}.png", out / "images" / f"template_{stem}.png")
         (out / "labels" / f"template_{stem}.txt").write_text("")
@@ -53,11 +52,11 @@ def add_templates(source: Path, listed: list[str], out: Path) -> list[str]:
     return added
 
 
-def add_line(first: int, count: int, out: Path) -> list[str]:
+def add_line(first: int, count: int, out: Path, *, to_learn_from: bool) -> list[str]:
     """Draw `count` parts of as many training products, from the `first`-th training product on."""
     added = []
     for index in range(first, first + count):
-        picture = draw(2 * index, training_seed(index), defects=training_defects(index))
+        picture = draw(2 * index, training_seed(index), defects=training_defects(index) if to_learn_from else None)
         name = f"line_{picture.product:05d}"
         cv2.imwrite(str(out / "images" / f"{name}.png"), picture.image)
         (out / "labels" / f"{name}.txt").write_text(yolo_rows(picture))
@@ -89,15 +88,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--deeppcb", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--line", type=int, default=520, help="synthetic frames to train on")
-    parser.add_argument("--line-val", type=int, default=200, help="synthetic frames to choose scores on")
+    parser.add_argument("--line-val", type=int, default=1000, help="synthetic frames to choose scores on")
     args = parser.parse_args(arguments)
     for folder in ("images", "labels"):
         (args.out / folder).mkdir(parents=True, exist_ok=True)
     train = add_deeppcb(args.deeppcb, "train", args.out)
     lists = {
-        "train": train + add_templates(args.deeppcb, train, args.out) + add_line(1, args.line, args.out),
+        "train": train + add_templates(args.deeppcb, train, args.out) + add_line(1, args.line, args.out, to_learn_from=True),
         "val": add_deeppcb(args.deeppcb, "val", args.out),
-        "val_line": add_line(args.line + 1, args.line_val, args.out),
+        "val_line": add_line(args.line + 1, args.line_val, args.out, to_learn_from=False),
     }
     for name, listed in lists.items():
         (args.out / f"{name}.txt").write_text("\n".join(listed) + "\n")

@@ -2,7 +2,7 @@
 
     python models/training/export.py --weights RUNS/pcb-defect/weights/last.pt --out DIR
 
-Writes DIR/model.onnx: opset 17, one picture a time [1, 3, 416, 416] (RGB, 0..1), the raw head [1, 10, 3549] (box
+Writes DIR/model.onnx: opset 17, one picture a time [1, 3, 512, 512] (RGB, 0..1), the raw head [1, 10, 5376] (box
 centre x, y, width, height in px, then six scores), no NMS, and Ultralytics' metadata with the licence.
 """
 

@@ -1,4 +1,4 @@
-"""Train pcb-defect: YOLOv8n at 416 x 416 with Ultralytics, on a CPU or a GPU, until a given time.
+"""Train pcb-defect: YOLOv8n at 512 x 512 with Ultralytics, on a CPU or a GPU, until a given time.
 
     python models/training/train.py --data DIR/data.yaml --weights START.pt --runs RUNS --hours 1.5
     python models/training/train.py --resume RUNS/pcb-defect/weights/last.pt --hours 0.5
@@ -22,7 +22,7 @@ from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.nn.tasks import DetectionModel
 from ultralytics.utils import LOGGER
 
-INPUT_PX = 416
+INPUT_PX = 512
 MOSAIC_FREE_SHARE = 0.3
 """The last share of the run sees whole pictures: what the product will see."""
 

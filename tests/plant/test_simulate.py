@@ -154,8 +154,10 @@ def test_the_scheduler_holds_its_figures_and_a_board_without_one_fails(name: str
     holding = {"late": run.late, "lost": run.lost, "trip": run.seconds_above_trip}
     assert failing[worse] > 0
     assert holding[worse] < failing[worse] / 10
-    if name != "fan-failure":  # there the chip's own throttling costs no deadline, and the scheduler some parts
-        assert run.inspected > without.inspected
+    # With a fan that stands still the chip's own throttling costs no deadline, and the scheduler some parts. Blind for
+    # 70 of 120 minutes it refuses 2 % more than come late or never without it, for it can't know which board this is.
+    least = {"fan-failure": 0.95, "sensor-loss": 0.97}.get(name, 1.0)
+    assert run.inspected > least * without.inspected
 
 
 def test_hot_hall_in_numbers() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
+from edge_app.errors import RuntimeFault
 
 SETTLE_S, WATCH_S = 10.0, 20.0
 
@@ -28,19 +31,24 @@ def resident(options: Options, _pictures: Path) -> Figures:
 
 
 def watch(options: Options, *overrides: str) -> tuple[float, float, float]:
-    """Resident memory of one run after SETTLE_S, WATCH_S later, and at its peak."""
+    """Resident memory of one run SETTLE_S after it started, WATCH_S later, and at its peak."""
     settings = ["runtime.provider=cpu", "results.publish=tcp://127.0.0.1:*", "results.commands=null", *overrides]
     command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(options.pipeline)]
     command += [word for setting in (*settings, *options.overrides) for word in ("--set", setting)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        time.sleep(SETTLE_S)
-        settled = resident_mb(process.pid)
-        time.sleep(WATCH_S)
-        return settled, resident_mb(process.pid), resident_mb(process.pid, "VmHWM")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            while b": started" not in os.pread(log.fileno(), 1 << 20, 0):  # as the line tells its mode
+                if process.poll() is not None:
+                    raise RuntimeFault("the line did not start", got=os.pread(log.fileno(), 1 << 20, 0).decode())
+                time.sleep(0.1)
+            time.sleep(SETTLE_S)
+            settled = resident_mb(process.pid)
+            time.sleep(WATCH_S)
+            return settled, resident_mb(process.pid), resident_mb(process.pid, "VmHWM")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
 
 
 def resident_mb(pid: int, which: str = "VmRSS") -> float:

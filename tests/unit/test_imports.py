@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[2] / "edge_app"
 
 ALLOWED = {
     "onnxruntime_qnn": {"runtime/qnn.py"},
-    "zmq": {"results", "client", "commands"},
+    "zmq": {"results", "client", "commands", "bench"},
     "aiohttp": {"monitor"},
     "prometheus_client": {"monitor"},
     "torch": set(),
     "ultralytics": {"toolchain"},
     "onnx": {"toolchain"},
-    "matplotlib": {"toolchain", "simulation"},
+    "matplotlib": {"toolchain", "simulation", "bench"},
 }
 
 

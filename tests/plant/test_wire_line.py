@@ -95,7 +95,8 @@ def test_a_killed_node_is_followed_into_its_next_run(node: WholeNode) -> None:
         assert first == list(range(1, len(first) + 1))
         assert len(first) >= durable
         assert second == list(range(1, len(second) + 1))
-        assert {r.verdict for r in got} == {"PASS", "FAIL"}
+        # What a busy machine has no slot for, or no time, is told as such.
+        assert {"OK", "DEFECT"} <= {r.reason for r in got} <= {"OK", "DEFECT", "OVERRUN", "LATE"}
     assert main(["journal", "verify", str(node.file)]) == 0
 
 
@@ -180,7 +181,7 @@ def test_the_controller_that_ships_runs_a_real_line(
         assert summary["parts"] == summary["accepted"] + summary["rejected"] > 2
         assert summary["undecided"] == 0
         # Every other part is good; what a busy machine brings late is rejected as such.
-        assert set(summary["rejected_by_cause"]) <= {"FAIL", "NOT_LIVE", "LATE"}
+        assert set(summary["rejected_by_cause"]) <= {"FAIL", "UNKNOWN", "NOT_LIVE", "LATE"}
         assert 1 <= summary["accepted"] <= summary["parts"] // 2 + 1
     finally:
         assert node.end() == 0

@@ -94,7 +94,9 @@ def main(arguments: list[str] | None = None) -> None:
         (args.out / folder).mkdir(parents=True, exist_ok=True)
     train = add_deeppcb(args.deeppcb, "train", args.out)
     lists = {
-        "train": train + add_templates(args.deeppcb, train, args.out) + add_line(1, args.line, args.out, to_learn_from=True),
+        "train": [
+            *train, *add_templates(args.deeppcb, train, args.out), *add_line(1, args.line, args.out, to_learn_from=True)
+        ],
         "val": add_deeppcb(args.deeppcb, "val", args.out),
         "val_line": add_line(args.line + 1, args.line_val, args.out, to_learn_from=False),
     }

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -41,8 +42,10 @@ examples:
   edge_app watch                                                see the results of the node on this machine
 
 exit codes: 0 ok, 1 a check or gate did not hold, 2 usage or configuration, 3 camera, 4 model, 5 runtime (NPU),
-6 wire (port in use, keys), 70 internal error
+6 wire (port in use, keys), 70 internal error, 130 interrupted, 141 the reader of the output went away
 """
+UNTIL_STOPPED = "watch"
+"""Runs until Ctrl-C or its reader goes away, as the line itself does: for these that is the clean end."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -97,25 +100,42 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Expected errors are printed without a traceback; the exit code says which kind."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        if arguments and arguments[0] in COMMANDS:
-            args = command_parser(arguments[0]).parse_args(arguments[1:])
-            return int(args.run(args))
-        if arguments and not arguments[0].startswith("-"):
-            return unknown_command(arguments[0])
-        args = build_parser().parse_args(arguments or ["--help"])
-        from edge_app.commands import run_pipeline
+    """Runs one command; the exit code says what became of it.
 
-        return int(run_pipeline.run(args))
+    Expected errors are printed without a traceback, all others (bugs) with it. A command that was interrupted or could
+    not write its output is never 0: a gate that did not finish has not held.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    endless = command in (None, UNTIL_STOPPED)
+    try:
+        code = run_command(command, arguments)
+        sys.stdout.flush()
+        return code
     except EdgeAppError as error:
         print(f"edge_app: {error}", file=sys.stderr)
         return int(error.exit_code)
     except BrokenPipeError:
-        return int(ExitCode.OK)
+        return int(ExitCode.OK if endless else ExitCode.PIPE_CLOSED)
     except KeyboardInterrupt:
-        return int(ExitCode.OK)
+        return int(ExitCode.OK if endless else ExitCode.INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        print("edge_app: an error that nobody expected; this is a bug: report it, with the above", file=sys.stderr)
+        return int(ExitCode.INTERNAL)
+
+
+def run_command(command: str | None, arguments: list[str]) -> int:
+    """Runs a word of COMMANDS, or the line for None."""
+    if command is not None:
+        args = command_parser(command).parse_args(arguments[1:])
+        return int(args.run(args))
+    if arguments and not arguments[0].startswith("-"):
+        return unknown_command(arguments[0])
+    args = build_parser().parse_args(arguments or ["--help"])
+    from edge_app.commands import run_pipeline
+
+    return int(run_pipeline.run(args))
 
 
 def entry() -> NoReturn:
@@ -125,7 +145,10 @@ def entry() -> NoReturn:
     interpreter is torn down under it, the process may abort instead of exiting with its code. So it is left at once.
     """
     code = main()
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # else Python tries once more at its end, and changes the exit code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.stderr.flush()
     if any(thread is not threading.main_thread() for thread in threading.enumerate()):
         os._exit(code)

@@ -20,6 +20,10 @@ class ExitCode(IntEnum):
     RUNTIME = 5
     BUS = 6
     INTERNAL = 70
+    INTERRUPTED = 130
+    """By Ctrl-C before it was done, as shells tell it (128 + SIGINT)."""
+    PIPE_CLOSED = 141
+    """Nobody read its output to the end (128 + SIGPIPE)."""
 
 
 class EdgeAppError(Exception):

@@ -49,4 +49,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH_IN_PIPES
-    console.print(table)
+    with console.capture() as drawn:  # rich itself would leave with exit 1 where nobody reads any more
+        console.print(table)
+    sys.stdout.write(drawn.get())
+    sys.stdout.flush()

@@ -44,7 +44,10 @@ def run(args: argparse.Namespace) -> int:
         try:
             app.close()
         finally:
-            tell_end(app.summary(), as_json=args.json)
+            try:
+                tell_end(app.summary(), as_json=args.json)
+            except BrokenPipeError:  # it must not take the place of what ended the line
+                log.warning("nobody reads the summary")
     return int(ExitCode.OK)
 
 

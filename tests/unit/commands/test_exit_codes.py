@@ -1,0 +1,60 @@
+"""What the exit code says of a command that did not come to its end: never 0, and never what a gate says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from edge_app.cli import main
+from edge_app.commands import check, run_pipeline, watch
+from edge_app.commands.report import print_table
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (BrokenPipeError(), 141), (KeyError("a bug"), 70), (OSError(5), 70)]
+)
+def test_a_command_that_did_not_end_is_not_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    def run(_args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(check, "run", run)
+    assert main(["check", "p.yaml"]) == code
+    assert ("Traceback" in capsys.readouterr().err) == (code == 70)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), BrokenPipeError()])
+def test_of_what_runs_until_it_is_stopped_it_is_the_clean_end(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def run(_args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(watch, "run", run)
+    monkeypatch.setattr(run_pipeline, "run", run)
+    assert main(["watch"]) == 0
+    assert main(["--pipeline", "p.yaml"]) == 0
+
+
+def test_a_table_that_nobody_reads_is_a_broken_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", closefd=False) as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with pytest.raises(BrokenPipeError):
+            print_table("Summary", ("", ""), [("frames", 1)])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)  # what is left in the buffer has somewhere to go
+
+
+def test_output_that_nobody_reads_to_its_end_is_told() -> None:
+    command = [sys.executable, "-P", "-m", "edge_app", "check", "--schema"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert (process.returncode, told) == (141, "")

@@ -40,9 +40,14 @@ def compile_plan(
         (name, op type) of the nodes that stay on the CPU.
 
     Raises:
-        RuntimeFault: the compiler refuses, or the disk is full.
+        RuntimeFault: the compiler refuses, the disk is full, or nothing may be written there.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):  # compiling takes minutes: better told before
+            pass
+    except OSError as error:
+        raise cant_write(out, error) from error
     answer = _ask(
         soc,
         {
@@ -54,6 +59,17 @@ def compile_plan(
         },
     )
     return tuple((name, op) for name, op in answer["host_nodes"])
+
+
+def cant_write(plan: Path, error: OSError) -> RuntimeFault:
+    """A plan that can't be put where it belongs, as an error that says what to do."""
+    return RuntimeFault(
+        "the plan can't be written",
+        where=str(plan),
+        wanted="a folder that this user may write to, with space left",
+        got=error.strerror or str(error),
+        remedy="as a user who may write there, once: run the pipeline, or `edge_app model compile`; or copy it there",
+    )
 
 
 def compile_all(models: Sequence[Path], soc: Soc, outs: Sequence[Path]) -> None:

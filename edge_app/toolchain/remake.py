@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
     The file is put in place only then.
 
     Raises:
-        RuntimeFault: the compiler refuses, or the disk is full.
+        RuntimeFault: the compiler refuses, the disk is full, or nothing may be written there.
         ModelError: not an NPU plan, or the QDQ model is not the one that the manifest binds.
     """
     if plan.soc is None:
@@ -65,8 +66,11 @@ def remake(folder: Path, manifest: Manifest, plan: Plan) -> bool:
         same = sha256_of(staged) == artifact.sha256
         if same:
             staged.replace(file)
+    except OSError as error:
+        raise htp.cant_write(file, error) from error
     finally:
-        staged.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only file system refuses even where there is nothing
+            staged.unlink(missing_ok=True)
     return same
 
 

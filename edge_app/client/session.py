@@ -42,6 +42,8 @@ class _Asked:
     sent_us: int = 0
     own: WantReplay | WantEpochs | None = None
     probe: bool = False
+    not_after_us: int = NEVER_US
+    """It is not sent later than this: a trigger that is late would be of another part."""
 
 
 class Session:
@@ -167,8 +169,15 @@ class Session:
     # -- out --------------------------------------------------------------------------------------------------------
 
     def request(self, command: str, fields: Mapping[str, Any], now_us: int) -> str:
-        """Asks the node; `answer` has the reply when it is there. It is sent again until then, which is harmless."""
-        return self._ask(command, fields, now_us).request_id
+        """Asks the node; `answer` has the reply when it is there. It is sent again until then, which is harmless.
+
+        But for a trigger: once its `budget_us` is over the node would take a picture of whatever stands there by then,
+        with a new budget. So it is not sent (again) after that, and may stay without an answer.
+        """
+        asked = self._ask(command, fields, now_us)
+        if command == "trigger" and isinstance(fields.get("budget_us"), int):
+            asked.not_after_us = now_us + fields["budget_us"]
+        return asked.request_id
 
     def answer(self, request_id: str) -> Answer | None:
         """The reply to a request, once."""
@@ -194,6 +203,8 @@ class Session:
             return []
         frames = []
         for asked in self._asked.values():
+            if asked.not_after_us < now_us:
+                asked.next_us = NEVER_US
             if asked.next_us <= now_us:
                 frames.append(asked.frame)
                 # A probe is not repeated: its answer would not tell which of the two it answers.

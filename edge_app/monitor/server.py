@@ -26,6 +26,9 @@ CLOSE_S = 1.0
 WRITE_S = 10.0
 """A browser that takes nothing for so long is cut off."""
 MOST_STREAMS = 32
+MOST_CONNECTIONS = 96
+"""Of all kinds. Whoever connects and says nothing must not use up the process's file descriptors."""
+KEEPALIVE_S = 15.0
 MOST_REQUEST_BYTES = 4096
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -67,6 +70,8 @@ class Server:
         self._access = Access(self._host, token)
         self._tick, self._tick_s, self._died = tick, tick_s, died
         self._pages: Sequence[Page] = ()
+        self._admitted: set[object] = set()
+        """Connections on which somebody has asked who may look."""
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         self._started = threading.Event()
         self._error: EdgeAppError | None = None
@@ -110,7 +115,13 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=CLOSE_S)
+        runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            shutdown_timeout=CLOSE_S,
+            keepalive_timeout=KEEPALIVE_S,
+            handler_cancellation=True,  # a stream that has nothing to send would not notice that its browser is gone
+        )
         await runner.setup()
         try:
             try:
@@ -128,13 +139,14 @@ class Server:
             port = runner.addresses[0][1]
             self.url = f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}/"
             self._started.set()
-            await self._until_stopped()
+            await self._until_stopped(runner)
         finally:
             await runner.cleanup()
 
-    async def _until_stopped(self) -> None:
+    async def _until_stopped(self, runner: web.AppRunner) -> None:
         assert self._stop is not None
         while not self._stop.is_set():
+            self._bound_connections(runner)
             try:
                 self._tick()
             except Exception:
@@ -143,6 +155,15 @@ class Server:
                 await asyncio.wait_for(self._stop.wait(), self._tick_s)
             except TimeoutError:
                 continue
+
+    def _bound_connections(self, runner: web.AppRunner) -> None:
+        """Ends the oldest connections beyond MOST_CONNECTIONS; those of strangers before those who may look."""
+        assert runner.server is not None  # it is set up
+        connected = runner.server.connections  # the oldest first
+        self._admitted.intersection_update(connected)
+        too_many = max(0, len(connected) - MOST_CONNECTIONS)
+        for connection in sorted(connected, key=self._admitted.__contains__)[:too_many]:
+            connection.force_close()
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._guard], client_max_size=MOST_REQUEST_BYTES)
@@ -159,6 +180,7 @@ class Server:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self._access.check(request)
+        self._admitted.add(request.protocol)
         answer: web.StreamResponse = await handler(request)
         return answer
 

@@ -22,7 +22,7 @@ from edge_app.errors import BusError, ConfigError
 from edge_app.keys import others_can_read
 from edge_app.monitor import server as server_module
 from edge_app.monitor.access import Access, parse_address, read_token
-from edge_app.monitor.server import MOST_STREAMS, Server, event, stream
+from edge_app.monitor.server import MOST_CONNECTIONS, MOST_STREAMS, Server, event, stream
 
 TOKEN = "0123456789abcdef"
 
@@ -257,6 +257,39 @@ def test_pages_are_bounded(server: Server) -> None:
             return codes
 
     assert asyncio.run(open_many()) == [503, 200, 200]
+
+
+def test_strangers_who_say_nothing_use_up_no_file_descriptors() -> None:
+    made = serve(TOKEN, tick_s=0.01)
+    host, port = made.url.removeprefix("http://").strip("/").split(":")
+    silent: list[socket.socket] = []
+
+    async def visit() -> tuple[int, int, list[bytes]]:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(made.url + "numbers") as numbers,  # the oldest of all, and still none of the closed
+        ):
+            assert numbers.status == 200
+            for _ in range(200):
+                silent.append(socket.create_connection((host, int(port)), timeout=30))
+            for stranger in silent[: 200 - MOST_CONNECTIONS + 1]:
+                assert await asyncio.to_thread(stranger.recv, 1) == b"", "the oldest strangers are closed"
+            async with session.get(made.url) as word:
+                assert await word.text() == "hello"
+            lines = [await numbers.content.readline() for _ in range(20)]
+            return word.status, len(lines), lines
+
+    status, count, lines = asyncio.run(asyncio.wait_for(visit(), 60))
+    assert (status, count) == (200, 20)
+    assert all(line.startswith(b"data: ") for line in lines[::2])
+    newest = silent[-1]
+    newest.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    assert newest.recv(12) == b"HTTP/1.1 200", "the newest are not"
+    for stranger in silent:
+        stranger.close()
+    made.close()
+    assert not made.alive
 
 
 def test_the_tick_goes_on_whatever_happens_in_it() -> None:

@@ -28,7 +28,10 @@ class LiveFrames:
     def offer(self, frame: Frame) -> None:
         """A frame that the line is done with; copied if somebody looks and the last one is old enough."""
         now_us = monotonic_us()
-        if frame.pixels is None or self._asked_us is None or now_us - self._asked_us > LOOKED_AT_US:
+        if not self._is_looked_at(now_us):
+            self.forget()
+            return
+        if frame.pixels is None:
             return
         if now_us - self._copied_us < INTERVAL_US:
             return
@@ -36,6 +39,19 @@ class LiveFrames:
         copied = replace(frame, pixels=frame.pixels.copy())
         with self._lock:
             self._frame = copied
+
+    def forget(self) -> None:
+        """Drops the picture that nobody has asked for, or that is no longer what the camera sees: people are on it.
+
+        To be called from time to time, for when no frames come any more.
+        """
+        now_us = monotonic_us()
+        with self._lock:
+            if not self._is_looked_at(now_us) or now_us - self._copied_us > LOOKED_AT_US:
+                self._frame = self._jpeg = None
+
+    def _is_looked_at(self, now_us: int) -> bool:
+        return self._asked_us is not None and now_us - self._asked_us <= LOOKED_AT_US
 
     def latest(self) -> tuple[int, bytes] | None:
         """Frame id and JPEG of the newest frame; None if there is none of the last two seconds.
@@ -54,5 +70,6 @@ class LiveFrames:
         if known is None or known[0] != frame.frame_id:
             known = frame.frame_id, make_picture(frame).jpeg
             with self._lock:
-                self._jpeg = known
+                if self._frame is frame:  # else it was dropped or replaced meanwhile
+                    self._jpeg = known
         return known

@@ -6,8 +6,10 @@ const GATE = {
   paced: "something moves: looking", empty: "nobody: resting",
 };
 const LOOKING = new Set(["moving", "paced", "keep_alive"]);
-const SILENT_MS = 3000, OLD_S = 2;
+const SILENT_MS = 3000, OLD_S = 2, AGAIN_MS = 2000;
 let heard = 0;
+
+function watch() { at("video").src = `/mirror.mjpg?${Date.now()}`; }
 
 function bar(one, named) {
   const row = document.createElement("div"), name = document.createElement("b");
@@ -33,6 +35,7 @@ function show(state) {
   at("cost").textContent = `${state.inferences} of ${state.frames} frames inferred, on ${state.plan}`;
   at("simulated").hidden = !state.simulated;
   const blind = state.frame_age_s === null || state.frame_age_s > OLD_S;
+  if (!blind && document.body.classList.contains("blind")) watch();  // the node ends pictures of a camera that is gone
   document.body.classList.toggle("blind", blind);
   at("gone").hidden = !blind;
   at("gone").textContent = state.mode !== "RUNNING" ? `the mirror is ${state.mode}` : "no picture comes from the camera";
@@ -53,12 +56,15 @@ function lost() {
 function connect() {
   const events = new EventSource("/mirror/events");
   events.onmessage = (message) => {
-    if (performance.now() - heard > SILENT_MS) at("video").src = `/mirror.mjpg?${Date.now()}`;
+    if (performance.now() - heard > SILENT_MS) watch();
     heard = performance.now();
     show(JSON.parse(message.data));
   };
+  // A browser gives up after an answer like 503 or 401: begin again.
+  events.onerror = () => { if (events.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS); };
 }
 
+at("video").onerror = () => setTimeout(watch, AGAIN_MS);
 heard = -2 * SILENT_MS;
 setInterval(() => { if (performance.now() - heard > SILENT_MS) lost(); }, 500);
 connect();

@@ -19,6 +19,8 @@ from edge_app.verdict import Reason
 
 PERIOD_S = 0.2
 FRAME_S = 0.1
+GONE_S = 5.0
+"""Without a picture for so long, a stream of pictures ends: it must not stand there as if it were live."""
 MOST_SHOWN = 3
 BOUNDARY = "frame"
 WORDS = {
@@ -79,11 +81,20 @@ class MirrorPage:
         return await stream(request, f"multipart/x-mixed-replace; boundary={BOUNDARY}", self._frames)
 
     async def _frames(self) -> AsyncIterator[bytes]:
-        """Each new frame once. A browser shows a part when the next one begins, so each ends with its boundary."""
+        """Each new frame once. A browser shows a part when the next one begins, so each ends with its boundary.
+
+        Raises:
+            ConnectionError: no picture comes any more. Cut off, and not ended, a stream is an error to browsers.
+        """
         yield f"--{BOUNDARY}\r\n".encode()
-        last = 0
+        last, seen_us = 0, monotonic_us()
         while True:
             latest = await asyncio.to_thread(self._live.latest)
+            now_us = monotonic_us()
+            if latest is not None:
+                seen_us = now_us
+            elif now_us - seen_us > GONE_S * 1e6:
+                raise ConnectionError("no picture comes from the camera")
             if latest is not None and latest[0] != last:
                 last, jpeg = latest
                 head = f"Content-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n\r\n"

@@ -87,6 +87,8 @@ class Monitor:
         self._outlet.alarm(ALARM, True, f"the page is gone: {text}", "report it, with the log; restart when convenient")
 
     def _look(self) -> None:
+        if self._live is not None:
+            self._live.forget()
         if self.view is not None:
             self.view.look()
 

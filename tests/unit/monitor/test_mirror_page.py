@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
+import itertools
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,8 +22,11 @@ from edge_app.config.mirror import Decision
 from edge_app.deciding import DecisionSealer
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.monitor import live
+from edge_app.monitor import mirror as mirror_module
+from edge_app.monitor import server as server_module
 from edge_app.monitor.live import LiveFrames
-from edge_app.monitor.mirror import WORDS, Mirror, state_of
+from edge_app.monitor.mirror import WORDS, Mirror, MirrorPage, state_of
+from edge_app.monitor.server import Server
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, Mode, Placement, PlanKind, PowerMode, Reason, SchedReason
 
@@ -111,3 +120,70 @@ def test_frames_are_copied_only_while_somebody_looks(monkeypatch: pytest.MonkeyP
     now += live.LOOKED_AT_US + 1
     frames.offer(frame(6, 90))
     assert frames.latest() is None, "nobody has looked for a while: not copied"
+
+
+def test_a_picture_that_nobody_looks_at_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000_000_000
+    monkeypatch.setattr(live, "monotonic_us", lambda: now)
+    frames, numbers = LiveFrames(), itertools.count(1)
+
+    def look() -> None:
+        frames.latest()
+        frames.offer(frame(next(numbers), 50))
+        assert frames.latest() is not None
+        assert frames._frame is not None
+        assert frames._jpeg is not None
+
+    look()
+    now += live.LOOKED_AT_US + 1
+    frames.offer(frame(next(numbers), 50))  # frames still come, and nobody asks
+    assert (frames._frame, frames._jpeg) == (None, None)
+    look()
+    now += live.LOOKED_AT_US
+    frames.forget()
+    assert frames._frame is not None, "somebody may still look"
+    now += 1
+    frames.forget()  # no frame comes, and nobody asks
+    assert (frames._frame, frames._jpeg) == (None, None)
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The page of a mirror whose camera gives nothing; one stream at a time."""
+    monkeypatch.setattr(server_module, "MOST_STREAMS", 1)
+    made = Server("127.0.0.1:0", None)
+    made.start([MirrorPage(SimpleNamespace(), LiveFrames())])  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+def test_a_browser_that_goes_while_the_camera_is_gone_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, screen: Server
+) -> None:
+    monkeypatch.setattr(mirror_module, "GONE_S", 1e6)
+
+    def first_line() -> bytes | None:
+        """Of the stream; None: it is still taken."""
+        try:
+            with urllib.request.urlopen(screen.url + "mirror.mjpg", timeout=30) as video:
+                return bytes(video.readline())
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            return None
+
+    end = time.monotonic() + 30
+    for _ in range(3):
+        while (line := first_line()) is None:
+            assert time.monotonic() < end, "the stream before was not given back"
+            time.sleep(0.02)
+        assert line == b"--frame\r\n"
+
+
+def test_a_picture_does_not_stand_still_as_if_it_were_live(monkeypatch: pytest.MonkeyPatch, screen: Server) -> None:
+    monkeypatch.setattr(mirror_module, "GONE_S", 0.2)
+    with (
+        urllib.request.urlopen(screen.url + "mirror.mjpg", timeout=30) as video,
+        pytest.raises((http.client.IncompleteRead, ConnectionResetError)),  # cut off: an error to browsers
+    ):
+        video.read()

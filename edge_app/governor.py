@@ -122,6 +122,11 @@ class Governor:
         """Warm, hot and trip point by zone."""
         return self._policy.limits
 
+    @property
+    def stale_us(self) -> int:
+        """Zones that were read longer ago than this can't be believed."""
+        return self._policy.stale_us
+
     def power_modes(self, plan: PlanKind) -> tuple[PowerMode, ...]:
         """The power modes in which the ladder may run a plan."""
         return tuple(step.power_mode for step in self._policy.steps if step.plan is plan)

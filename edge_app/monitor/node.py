@@ -110,7 +110,8 @@ def watch(
             WatchedZone(zone, limits[zone.name].warm_c, limits[zone.name].hot_c, limits[zone.name].trip_c)
             for zone in zones
         ),
-        (lambda: None) if sampler is None else (lambda: sampler.latest),
-        lambda: governor.decision.detail,
-        camera_trouble,
+        readings=(lambda: None) if sampler is None else (lambda: sampler.latest),
+        stale_us=governor.stale_us,
+        sched_detail=lambda: governor.decision.detail,
+        camera_trouble=camera_trouble,
     )

@@ -17,7 +17,7 @@ from edge_app.results import Outlet
 from edge_app.results.alarms import alarm_fields
 from edge_app.sealing import Counts
 from edge_app.verdict import Sealed
-from edge_app.zones import Zone, ZoneSnapshot
+from edge_app.zones import Zone, ZoneSnapshot, ZoneState
 
 LOOK_S = 0.5
 DISAGREE_US = 10_000_000
@@ -43,6 +43,8 @@ class Watched:
     deadline_us: int | None
     zones: tuple[WatchedZone, ...] = ()
     readings: Callable[[], ZoneSnapshot | None] = lambda: None
+    stale_us: int = 5_000_000
+    """Older readings can't be believed: `scheduler.stale_s`."""
     sched_detail: Callable[[], str] = lambda: ""
     """Why the scheduler decided as it did, in words."""
     camera_trouble: Callable[[], str | None] = lambda: None
@@ -150,6 +152,7 @@ class View:
 
     def _zones(self) -> list[dict[str, Any]]:
         snapshot = self._watched.readings()
+        stale = snapshot is not None and clock.monotonic_us() - snapshot.t_us > self._watched.stale_us
         readings = {} if snapshot is None else {reading.name: reading for reading in snapshot.readings}
         zones = []
         for watched in self._watched.zones:
@@ -157,8 +160,8 @@ class View:
             zones.append({
                 "name": watched.zone.name,
                 "group": watched.zone.group,
-                "temp_c": None if reading is None else reading.known_c,
-                "state": "unreadable" if reading is None else reading.state,
+                "temp_c": None if reading is None or stale else reading.known_c,
+                "state": ZoneState.UNREADABLE if reading is None else ZoneState.STALE if stale else reading.state,
                 "warm_c": watched.warm_c,
                 "hot_c": watched.hot_c,
                 "trip_c": watched.trip_c,

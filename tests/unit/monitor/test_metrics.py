@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -18,6 +19,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_met
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from edge_app import clock
 from edge_app.app import App, build, make_monitor
 from edge_app.config.load import load_pipeline
 from edge_app.config.mirror import Decision
@@ -109,6 +111,24 @@ def test_what_the_line_counted(view: View) -> None:
     assert value(samples, "edge_app_wire_dropped_total") == 0
     assert value(samples, "edge_app_monitor_missed_total") == 0
     assert value(samples, "process_resident_memory_bytes") > 1e6
+
+
+def test_zones_that_nobody_reads_any_more_are_not_shown_as_live(
+    view: View, ended: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = ended.placed.sampler
+    assert sampler is not None
+    seen = clock.monotonic_us()
+    for age_us, temp_c, state in ((5_000_000, 41.5, "ok"), (5_000_001, None, "stale")):
+        monkeypatch.setattr(sampler, "latest", replace(sampler.latest, t_us=seen - age_us))
+        monkeypatch.setattr(clock, "monotonic_us", lambda: seen)
+        zones = {zone["name"]: zone for zone in view.now()["zones"]}
+        assert (zones["cpu-0-0"]["temp_c"], zones["cpu-0-0"]["state"]) == (temp_c, state)
+        samples, _ = scrape(view)
+        believed = value(samples, "edge_app_zone_believed", zone="cpu-0-0", group="cpu", state=state)
+        assert believed == float(temp_c is not None)
+        temps = [dict(labels) for name, labels in samples if name == "edge_app_temperature_celsius"]
+        assert ({"zone": "cpu-0-0", "group": "cpu"} in temps) is (temp_c is not None)
 
 
 def test_histograms_hold_every_frame(view: View) -> None:

@@ -102,7 +102,7 @@ def follow(rules: Decision, state: Following, shown: Shown, now_us: int) -> tupl
         rules: the pipeline's section.
         state: after the frame before.
         shown: what this one showed.
-        now_us: when it was captured; one from before the last frame counts as at the same time.
+        now_us: when it was captured; one from before the last frame, or the last change, counts as at the same time.
 
     Returns:
         The state, and the decision if it is another one than was told before.
@@ -127,7 +127,9 @@ def wait(rules: Decision, state: Following, now_us: int) -> tuple[Following, Sta
 
 
 def _later(state: Following, now_us: int) -> int:
-    return now_us if state.now_us is None else max(now_us, state.now_us)
+    """`now_us`, but not before the last frame, nor before what is told was first seen: time never goes back."""
+    known = [now_us] if state.now_us is None else [now_us, state.now_us]
+    return max(known) if state.told is None else max(*known, state.told.since_us)
 
 
 def _averaged(rules: Decision, state: Following, shown: Shown, now_us: int) -> Following:
@@ -181,7 +183,7 @@ def _not_confirmed(rules: Decision, now_us: int) -> Stable:
 def _tell(rules: Decision, state: Following, candidate: Stable, now_us: int) -> tuple[Following, Stable | None]:
     if _is_overdue(rules, state, now_us):
         told = _not_confirmed(rules, now_us) if candidate.label is not None else candidate
-        return replace(state, told=told, coming=None, average=None, scores=None, now_us=now_us), told
+        return replace(state, told=told, coming=None, average=None, scores=None), told
     if candidate.same_as(state.told):
         return replace(state, coming=None), None
     coming = state.coming if state.coming is not None and candidate.same_as(state.coming) else candidate

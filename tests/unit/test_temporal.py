@@ -120,6 +120,10 @@ def test_if_no_frame_comes_at_all_the_label_goes():
     assert state.told is not None
     state, gone = wait(RULES, state, 2 * SECOND)
     assert (gone.reason, gone.detail) == (Reason.CAMERA_LOST, "no frame came for 1.0 s")
+    assert state.now_us == SECOND, "of the last frame: its age goes on"
+    state, _ = follow(RULES, state, sure(2), 2 * SECOND - 400_000)  # it was on its way when the camera counted as gone
+    state, change = follow(RULES, state, sure(2), 2 * SECOND + 100_000)
+    assert change is None, "less than dwell_s after the last change"
     back = told([sure(1)] * 11 + [None] * 25 + [sure(2)] * 10)
     assert back[1:] == [(3.0, "CAMERA_LOST", None), (4.1, "OK", 2)]
 

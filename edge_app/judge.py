@@ -100,11 +100,13 @@ def _first(*values: float | None) -> float:
 def judge_classes(found: Detections | Classes, labels: tuple[str, ...]) -> Judgement:
     """One frame's probabilities, for a decision over many frames. UNKNOWN by itself: one frame decides nothing.
 
-    NO_PART if a detector ahead of the classifier found nobody.
+    NO_PART if a detector ahead of the classifier found nobody; no probabilities if it found what can't be classified.
 
     Raises:
         RuntimeFault: detections, or scores of other classes.
     """
+    if isinstance(found, Detections) and len(found) == 0 and found.unsure:
+        return Judgement(Reason.MARGINAL, "the largest crop can't be put into the classifier")
     if isinstance(found, Detections) and len(found) == 0:
         return Judgement(Reason.NO_PART, "nobody was detected")
     if not isinstance(found, Classes) or len(found.scores) != len(labels):

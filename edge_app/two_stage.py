@@ -6,7 +6,8 @@ decision over frames, the scores of the largest crop alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +16,18 @@ from edge_app.clock import monotonic_us
 from edge_app.config.detector import Detector
 from edge_app.detections import Classes, Detections
 from edge_app.engine import Engine, Work
-from edge_app.errors import InvalidOutput, RuntimeFault
+from edge_app.errors import ConfigError, InvalidOutput, RuntimeFault
 from edge_app.frame import Frame
 from edge_app.preprocess.geometry import Region
 from edge_app.runtime.base import Binding, Session, TensorInfo
 from edge_app.verdict import PlanKind, PowerMode
 
+log = logging.getLogger(__name__)
 Boxes = npt.NDArray[np.float32]
+
+
+class _OddCrop(Exception):
+    """A crop that can't be put into the classifier's input, a very thin one for instance: no fault of the plan."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +81,7 @@ class TwoStageEngine(Engine):
         """
         self._first, self._second, self._rules = first, second, rules
         self._labels, self._largest = np.array(sorted(labels), np.int32), largest
+        self._told_odd = False
         self.session = PairSession(first.session, second.session)
 
     def bind(self) -> PairWork:
@@ -134,20 +141,35 @@ class TwoStageEngine(Engine):
         if self._largest:
             if len(crops) == 0:
                 return Detections.none()
-            return Classes(self._scores(pair, crops.boxes_px[0], power_mode), len(crops))
-        scores = [self._scores(pair, box, power_mode) for box in crops.boxes_px]
+            try:
+                return Classes(self._scores(pair, crops.boxes_px[0], power_mode), len(crops))
+            except _OddCrop:
+                return replace(Detections.none(), unsure=len(crops))
+        scores, odd = [], np.zeros(len(crops), np.bool_)
+        for index, box in enumerate(crops.boxes_px):
+            try:
+                scores.append(self._scores(pair, box, power_mode))
+            except _OddCrop:
+                odd[index] = True
+        crops = Detections(crops.boxes_px[~odd], crops.scores[~odd], crops.labels[~odd], crops.truncated)
         best = np.array([one.max() for one in scores], np.float32)
         labels = np.array([int(one.argmax()) for one in scores], np.int32)
         sure = best >= self._rules.sure_at
         order = np.flatnonzero(sure)[np.argsort(-best[sure], kind="stable")]
-        unsure = len(best) - len(order)
+        unsure = len(best) - len(order) + int(odd.sum())
         return Detections(crops.boxes_px[order], best[order], labels[order], crops.truncated, unsure)
 
     def _scores(self, pair: PairWork, box: Boxes, power_mode: PowerMode) -> npt.NDArray[np.float32]:
         if pair.frame is None:
             raise RuntimeFault("a run was asked for before any picture was put in")
         work = _second(pair)
-        self._second.preprocess(pair.frame, work, crop_region(box, self._rules.margin, pair.frame))
+        try:
+            self._second.preprocess(pair.frame, work, crop_region(box, self._rules.margin, pair.frame))
+        except ConfigError as error:
+            if not self._told_odd:  # the first is enough: each is in its frame's result
+                self._told_odd = True
+                log.warning("a crop of %s px can't be put into the classifier: %s", box.tolist(), error)
+            raise _OddCrop from error
         self._second.run(work, power_mode)
         classes = self._second.result(work)
         if not isinstance(classes, Classes):

@@ -16,6 +16,7 @@ from edge_app.config.detector import Detector
 from edge_app.config.judge import ClassRule, Judge
 from edge_app.config.pipeline import Pipeline
 from edge_app.detections import Classes, Detections
+from edge_app.engine import Engine, Work
 from edge_app.errors import ConfigError, InvalidOutput
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.judge import judge_classes, judge_crops, make_recipe
@@ -23,6 +24,7 @@ from edge_app.line import Line
 from edge_app.model import resolve
 from edge_app.placed import Placed, place_model
 from edge_app.plans_two_stage import detector_card
+from edge_app.preprocess.geometry import Region
 from edge_app.two_stage import TwoStageEngine, crop_region
 from edge_app.verdict import PlanKind, PowerMode, Reason
 
@@ -145,6 +147,45 @@ def test_what_a_model_gives_that_is_no_result_is_told_as_such(tmp_path: Path, to
         engine.result(work)
 
 
+def thin_ones_do_not_fit(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[Region]:
+    """The classifier takes no crop of its left edge; which crops it was given."""
+    assert isinstance(engine, TwoStageEngine)
+    take, regions = engine._second.preprocess, []
+
+    def preprocess(shown: Frame, work: Work, region_px: Region | None = None) -> None:
+        assert region_px is not None
+        regions.append(region_px)
+        if region_px[0] < 8:
+            raise ConfigError("this frame can't be put into this tensor")
+        take(shown, work, region_px)
+
+    monkeypatch.setattr(engine._second, "preprocess", preprocess)
+    return regions
+
+
+def test_a_crop_that_does_not_fit_makes_its_frame_unsure_and_is_no_fault(
+    tmp_path: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = placed(pipeline(tmp_path, toy_model))
+    regions = thin_ones_do_not_fit(monkeypatch, made.engines[PlanKind.CPU])
+    found = found_by(made, picture((0, 1, TINTS["green"]), (5, 5, TINTS["blue"])))
+    assert isinstance(found, Detections)
+    assert {colours.LABELS[label] for label in found.labels} == {"blue"}
+    assert found.unsure == len(regions) - len(found) > 0
+    rules = make_recipe(Judge(default=ClassRule(max_count=9)), colours.LABELS)
+    assert judge_crops(found, rules, 1).reason is Reason.MARGINAL
+
+
+def test_before_a_decision_a_crop_that_does_not_fit_is_somebody(
+    tmp_path: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = placed(pipeline(tmp_path, toy_model, decision={}, judge={}))
+    thin_ones_do_not_fit(monkeypatch, made.engines[PlanKind.CPU])
+    told = judge_classes(found_by(made, picture((0, 1, TINTS["green"]))), colours.LABELS)
+    assert (told.reason, told.classes) == (Reason.MARGINAL, None)
+    assert "can't be put into the classifier" in told.detail
+
+
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
@@ -181,9 +222,7 @@ def test_a_classifier_finds_no_boxes(tmp_path: Path, toy_model: Path) -> None:
 @given(
     st.tuples(*[st.floats(-20, 120, width=32)] * 4), st.floats(0, 2), st.integers(1, 100), st.integers(1, 100)
 )  # fmt: skip
-def test_a_crop_is_always_inside_the_frame(
-    corners: tuple[float, ...], margin: float, width: int, height: int
-) -> None:
+def test_a_crop_is_always_inside_the_frame(corners: tuple[float, ...], margin: float, width: int, height: int) -> None:
     x0, x1 = sorted((corners[0], corners[2]))
     y0, y1 = sorted((corners[1], corners[3]))
     shown = Frame(1, 1, 0, 0, FrameStatus.COMPLETE, PixelFormat.GRAY8, width, height)

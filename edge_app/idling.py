@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from edge_app.placing import Fault, Placer
 from edge_app.verdict import Placement, PlanKind, PowerMode
@@ -11,11 +10,17 @@ from edge_app.verdict import Placement, PlanKind, PowerMode
 IDLE_MODE = PowerMode.LOW_POWER_SAVER
 
 
+class _Lowered(Placement):
+    """A placement whose power mode was lowered here, not chosen by the scheduler."""
+
+    __slots__ = ()
+
+
 class IdlingPlacer:
     """A Placer that lowers another one's power mode while `idle` says so.
 
-    The frame that ends the idling is placed before anybody has looked at it, so it still runs in the low mode. Runs in
-    the low mode are not told to the scheduler: they would look like a chip that throttles.
+    The frame that ends the idling is placed before anybody has looked at it, so it still runs in the low mode. Runs
+    whose mode was lowered here are not told to the scheduler: they would look like a chip that throttles.
     """
 
     def __init__(self, placer: Placer, idle: Callable[[], bool]) -> None:
@@ -25,8 +30,8 @@ class IdlingPlacer:
     def place(self) -> Placement | None:
         """See Placer."""
         placement = self._placer.place()
-        if placement is not None and placement.power_mode is not PowerMode.NONE and self._idle():
-            placement = replace(placement, power_mode=IDLE_MODE)
+        if placement is not None and placement.power_mode not in (PowerMode.NONE, IDLE_MODE) and self._idle():
+            placement = _Lowered(placement.plan, IDLE_MODE, placement.rate, placement.reason, placement.zones_c)
         self._last = placement or self._last
         return placement
 
@@ -45,7 +50,7 @@ class IdlingPlacer:
 
     def observe(self, placement: Placement, infer_us: int, before_us: int = 0) -> None:
         """See Placer."""
-        if placement.power_mode is not IDLE_MODE:
+        if not isinstance(placement, _Lowered):
             self._placer.observe(placement, infer_us, before_us)
 
     def fault(self, plan: PlanKind, fault: Fault, text: str) -> None:

@@ -153,6 +153,12 @@ def test_the_npu_idles_low_and_the_scheduler_does_not_hear_of_it() -> None:
         modes.append(placement.power_mode)  # type: ignore[union-attr]
     assert modes == [PowerMode.BURST, IDLE_MODE, IDLE_MODE, IDLE_MODE, PowerMode.BURST]
     assert inner.observed == [PowerMode.BURST] * 2
+    inner = Fixed(IDLE_MODE)
+    chosen = IdlingPlacer(inner, lambda: True)  # type: ignore[arg-type]
+    placement = chosen.place()
+    assert placement is not None
+    chosen.observe(placement, 1000)
+    assert inner.observed == [IDLE_MODE], "the scheduler's own step is watched as any other"
     on_cpu = IdlingPlacer(Fixed(PowerMode.NONE), lambda: True)  # type: ignore[arg-type]
     assert on_cpu.place().power_mode is PowerMode.NONE  # type: ignore[union-attr]
 

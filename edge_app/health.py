@@ -249,16 +249,20 @@ def provider_findings(devices: Sequence[str] | None, error: str | None, on_npu: 
     ]
 
 
-def npu_out_findings(note: NpuOut | None, file: Path, removed: bool) -> list[Finding]:
+def npu_out_findings(note: NpuOut | None, file: Path, removed: bool, asked: bool = False) -> list[Finding]:
     """Whether this pipeline's starts keep the NPU out; see edge_app.npu_out.
 
     Args:
         note: that holds; None: there is none.
         file: where it lies, or would.
         removed: it was there and has just been taken away.
+        asked: it was to be taken away.
     """
     if removed:
         return [Finding("npu_out", Grade.OK, f"{file} is removed", "the next start uses the NPU: restart the service")]
+    if note is None and asked:
+        remedy = "is that the service's file? Without a journal it is in the service's working directory: run this there"
+        return [Finding("npu_out", Grade.WARN, f"nothing to take away: there is no {file}", remedy)]
     if note is None:
         return []
     remedy = "start the board again; or see to the NPU, then `edge_app doctor --pipeline FILE --allow-npu`"

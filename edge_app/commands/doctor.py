@@ -110,7 +110,7 @@ def note_findings(pipeline: Pipeline | None, args: argparse.Namespace) -> list[F
         return []
     file = note_file(pipeline, recipe_name(args.pipeline))
     removed = args.allow_npu and remove_note(file)
-    return npu_out_findings(standing_note(file), file, removed)
+    return npu_out_findings(standing_note(file), file, removed, args.allow_npu)
 
 
 def ask_provider() -> tuple[bool, list[str] | None, str | None]:

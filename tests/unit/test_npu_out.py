@@ -81,5 +81,7 @@ def test_doctor_tells_it_and_what_to_do() -> None:
     (found,) = npu_out_findings(NOTE, file, False)
     assert (found.grade, "--allow-npu" in (found.remedy or "")) == (Grade.FAIL, True)
     assert npu_out_findings(None, file, False) == []
+    (nothing,) = npu_out_findings(None, file, False, asked=True)
+    assert (nothing.grade, str(file) in nothing.text) == (Grade.WARN, True), "another folder than the service's?"
     (done,) = npu_out_findings(None, file, True)
     assert done.grade is Grade.OK

@@ -1,9 +1,9 @@
 """Accuracy of a classifier on labelled pictures: top-1, calibration, confusion, and what quantising cost.
 
 examples:
-  edge_app eval-classes --model garment --pictures clothing/test.txt
-  edge_app eval-classes --model garment --pictures clothing/val.txt --pictures clothing/test.txt --runtime quantized
-  edge_app eval-classes --model garment --pictures clothing/test.txt --runtime qnn --soc qcs8550 --limit 40
+  edge_app eval-classes --model NAME --pictures clothing/test.txt
+  edge_app eval-classes --model NAME --pictures clothing/val.txt --pictures clothing/test.txt --runtime quantized
+  edge_app eval-classes --model NAME --pictures clothing/test.txt --runtime qnn --soc qcs8550 --limit 40
 """
 
 from __future__ import annotations

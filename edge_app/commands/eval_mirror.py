@@ -1,6 +1,6 @@
 """Measure a pipeline that decides over many frames: garments come and go before a drawn mirror, through the whole line.
 
-  edge_app eval-mirror pipelines/garment.yaml --pictures clothing/test.txt
+  edge_app eval-mirror MY-MIRROR.yaml --pictures clothing/test.txt
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ def npu_out_findings(note: NpuOut | None, file: Path, removed: bool, asked: bool
     if removed:
         return [Finding("npu_out", Grade.OK, f"{file} is removed", "the next start uses the NPU: restart the service")]
     if note is None and asked:
-        remedy = "is that the service's file? Without a journal it is in the service's working directory: run this there"
+        remedy = "is that the service's file? Without a journal it is in the service's working directory: run it there"
         return [Finding("npu_out", Grade.WARN, f"nothing to take away: there is no {file}", remedy)]
     if note is None:
         return []

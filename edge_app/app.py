@@ -1,11 +1,12 @@
 """Wiring: from a checked pipeline to a running line, and down again in the right order.
 
-Start: model and plans, warm-up, camera, wire, line. Stop: camera, frames in flight, line, wire, sessions.
+Start: model and plans, warm-up, camera, wire, line. Stop: frames in flight, line, wire, camera, sessions.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 STUCK_US = 10_000_000
 """A frame that is in its slot for so long, and longer than all others ahead of it may hang, is stuck."""
+MECHANIC_STUCK_US = 120_000_000
+"""And a mechanic that is at one thing for so long, and longer than all the runs of a load may hang."""
+RUNS_OF_A_LOAD = 30
+"""Beside the warm-up at most: those measured in each power mode, and the canary's."""
 
 
 class App:
@@ -50,6 +55,7 @@ class App:
         self.pipeline, self.card, self.placed, self.camera = pipeline, card, placed, camera
         self.simulated = camera.simulated or placed.simulated or pipeline.limits.pacing == "offline"
         self._started_us = monotonic_us()
+        self._told_stuck = False
         self.line: Line
         self._alarms: dict[str, Alarm] = {}
         identity = identify(pipeline, card, placed, simulated=self.simulated)
@@ -111,28 +117,41 @@ class App:
         return self.line.wait(timeout_s)
 
     def close(self) -> None:
-        """Ends everything in order; raises what ended the line, if that was an error."""
-        reason = "clean stop"
-        try:
-            self.line.close()
-        except EdgeAppError as error:
-            reason = error.what
-            self.placed.tell_next_start(error)
-            raise
-        finally:
-            if isinstance(self.line.sealer, DecisionSealer):
-                self.line.sealer.stop()
-            self.placed.stop()
-            if self.monitor is not None:
-                self.monitor.close()
-            self.outlet.close(reason)
-            self.camera.close()
+        """Ends everything in order; raises what ended the line, if that was an error.
+
+        Whatever fails on the way, all the rest is closed. The sessions are last: a driver that hangs must not keep
+        results from the journal, nor the word STOPPED from the wire.
+        """
+        error = failure_of(self.line.close)
+        reason = "clean stop" if error is None else error.what if isinstance(error, EdgeAppError) else repr(error)
+        self.placed.mechanic_stuck(self._mechanic_limit_us)
+        self.placed.tell_next_start(reason)
+        steps: list[Callable[[], None]] = [self.placed.halt]
+        if isinstance(self.line.sealer, DecisionSealer):
+            steps.append(self.line.sealer.stop)
+        if self.monitor is not None:
+            steps.append(self.monitor.close)
+        steps += [partial(self.outlet.close, reason), self.camera.close, self.placed.close]
+        for step in steps:
+            failure = failure_of(step)
+            if failure is not None:
+                log.error("closing: %r", failure, exc_info=failure)
+            error = error or failure
+        if error is not None:
+            raise error
 
     def stuck(self) -> str | None:
         """What does not go round any more, for the watchdog; None: all does.
 
         It takes the locks that frames take: if one of them is never given back, this does not return either.
         """
+        found = self._stuck()
+        if found is not None and not self._told_stuck:
+            self._told_stuck = True
+            self.placed.tell_next_start(found)  # now: the watchdog leaves no time for it
+        return found
+
+    def _stuck(self) -> str | None:
         self.line.sealer.counts()
         self.placed.placer.is_ready(self.line.placement.plan)
         limits = self.pipeline.limits
@@ -140,7 +159,15 @@ class App:
         oldest_us = self.line.oldest_us()
         if oldest_us > limit_us:
             return f"the frame loop is stuck: a frame has been in its slot for {oldest_us / 1e6:.0f} s"
+        mechanic = self.placed.mechanic_stuck(self._mechanic_limit_us)
+        if mechanic is not None:
+            return mechanic
         return None if self.outlet.healthy() else "the bus is stuck"
+
+    @property
+    def _mechanic_limit_us(self) -> int:
+        runs = self.pipeline.runtime.warmup_runs + RUNS_OF_A_LOAD
+        return max(MECHANIC_STUCK_US, runs * timeout_ms(self.pipeline, self.placed) * 1000)
 
     def summary(self) -> Summary:
         """The run so far."""
@@ -160,6 +187,15 @@ class App:
             if (name in standing) != (name in self._alarms):
                 self.outlet.alarm(name, name in standing, alarm.text, alarm.remedy)
         self._alarms = standing
+
+
+def failure_of(step: Callable[[], None]) -> Exception | None:
+    """What a step raised; None: it did not."""
+    try:
+        step()
+    except Exception as error:
+        return error
+    return None
 
 
 def placer_of(placed: Placed) -> Placer:

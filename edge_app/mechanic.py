@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
+from edge_app.clock import monotonic_us
 from edge_app.engine import Engine, Work
 from edge_app.errors import EdgeAppError
 from edge_app.governor import Governor
@@ -41,6 +43,10 @@ class Mechanic:
         self.engines: dict[PlanKind, Engine] = {}
         self.errors: dict[PlanKind, EdgeAppError] = {}
         """Why a plan can't be loaded."""
+        self.busy: tuple[int, PlanKind | None] | None = None
+        """Since when (monotonic us) it has been at one thing, and at which plan; None: it waits for its next turn."""
+        self.longest_us = 0
+        """That one thing has taken so far."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="mechanic", daemon=True)
 
@@ -76,12 +82,27 @@ class Mechanic:
                 log.exception("the mechanic's turn failed; there is another one in %g s", TICK_S)
 
     def _tick(self) -> None:
-        self._governor.place()
-        self.on_decision(self._governor.decision)
+        with self._at(None):
+            self._governor.place()
+            self.on_decision(self._governor.decision)
         for action in self._governor.take_actions():
             self._carry_out(action)
 
+    @contextmanager
+    def _at(self, plan: PlanKind | None) -> Iterator[None]:
+        since_us = monotonic_us()
+        self.busy = since_us, plan
+        try:
+            yield
+        finally:
+            self.busy = None
+            self.longest_us = max(self.longest_us, monotonic_us() - since_us)
+
     def _carry_out(self, action: Action) -> None:
+        with self._at(action.plan):
+            self._try(action)
+
+    def _try(self, action: Action) -> None:
         plan = action.plan
         try:
             if action.kind is ActionKind.LOAD:

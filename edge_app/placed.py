@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from edge_app.canary import Canary, load_canary
-from edge_app.clock import utc_us
+from edge_app.clock import monotonic_us, utc_us
 from edge_app.config.pipeline import Pipeline
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
@@ -21,10 +21,13 @@ from edge_app.plans import Options, StartAlarm, plan_options
 from edge_app.plans_two_stage import two_stage_options
 from edge_app.recipes import Recipes
 from edge_app.scheduler import build_policy, group_of
+from edge_app.scheduler.policy import NPU_PLANS
 from edge_app.thermal import Sampler, find_zones
 from edge_app.verdict import PlanKind
 
 log = logging.getLogger(__name__)
+LONGER = 3
+"""Times the longest that the mechanic has been at one thing: then it is stuck, not slow."""
 
 
 @dataclass
@@ -50,21 +53,48 @@ class Placed:
             return self.start_degraded | frozenset(self.placer.decision.degraded)
         return self.start_degraded
 
-    def tell_next_start(self, error: EdgeAppError) -> None:
-        """If a run that never returned has brought this process to its end, the next one keeps the NPU out."""
-        hung = self.placer.npu_hung if isinstance(self.placer, Governor) else None
-        if hung is not None and isinstance(error, RuntimeFault) and self.note is not None:
-            plan, text = hung
-            leave_note(self.note, NpuOut(f"{error.what} ({text})", plan, utc_us(), this_boot()))
+    def mechanic_stuck(self, limit_us: int) -> str | None:
+        """What the mechanic has been at for longer than it may; None: it goes round.
 
-    def stop(self) -> None:
-        """Ends the mechanic and gives the sessions back."""
+        It may take as long as `limit_us`, and a few times as long as the longest thing that it has done: loading takes
+        what it takes on a board. A plan on the NPU that it is stuck at counts as a run that never returned.
+        """
+        busy = None if self.mechanic is None else self.mechanic.busy
+        if self.mechanic is None or busy is None:
+            return None
+        since_us, plan = busy
+        took_us = monotonic_us() - since_us
+        if took_us <= max(limit_us, LONGER * self.mechanic.longest_us):
+            return None
+        at = "a decision" if plan is None else f"plan {plan}"
+        text = f"the mechanic is stuck: it has been at {at} for {took_us / 1e6:.0f} s"
+        if plan in NPU_PLANS and isinstance(self.placer, Governor) and self.placer.npu_hung is None:
+            self.placer.npu_hung = plan, text
+        return text
+
+    def tell_next_start(self, why: str) -> None:
+        """If the NPU has hung in this process, the next one keeps it out; `why` is what ended this one."""
+        hung = self.placer.npu_hung if isinstance(self.placer, Governor) else None
+        if hung is not None and self.note is not None:
+            plan, text = hung
+            leave_note(self.note, NpuOut(f"{why} ({text})", plan, utc_us(), this_boot()))
+
+    def halt(self) -> None:
+        """Ends the mechanic and the sampler; a mechanic that is stuck in a driver is not waited for."""
         if self.mechanic is not None:
             self.mechanic.stop()
         if self.sampler is not None:
             self.sampler.stop()
+
+    def close(self) -> None:
+        """Gives the sessions back. A driver that hangs does not return from this."""
         for engine in self.engines.values():
             engine.session.close()
+
+    def stop(self) -> None:
+        """Ends all of it."""
+        self.halt()
+        self.close()
 
 
 def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> Placed:

@@ -127,8 +127,8 @@ class DecisionSealer(Sealer):
             if stable is None:
                 return False
             ticket = replace(
-                self._last, t_capture_us=monotonic_to_utc_us(now), t_capture_mono_us=now, deadline_mono_us=None,
-                stage_us={},
+                self._last, frame_id=0, t_capture_us=monotonic_to_utc_us(now), t_capture_mono_us=now,
+                deadline_mono_us=None, stage_us={},
             )  # fmt: skip
             self._seal_decision(ticket, stable, self._degraded_of(ticket), now)
             return True

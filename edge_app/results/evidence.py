@@ -120,7 +120,12 @@ class Evidence:
     # -- the line's side --------------------------------------------------------------------------------------------
 
     def wants(self, sealed: Sealed) -> dict[str, Any] | None:
-        """The `image` field of a result; None: no picture of it is kept. `take` must follow with its frame."""
+        """The `image` field of a result; None: no picture of it is kept. `take` must follow with its frame.
+
+        A result without a frame (frame_id 0: sealed before its picture was taken) has none.
+        """
+        if sealed.frame_id == 0:
+            return None
         if sealed.reason is Reason.OK:
             every = self._section.pass_every
             if every == 0 or sealed.seq % every:

@@ -128,6 +128,7 @@ def test_time_passes_without_frames() -> None:
     assert not sealer.pass_time(), "told once"
     last = kept.results[-1]
     assert (last.reason, last.label, last.seq, last.trigger_id) == (Reason.CAMERA_LOST, None, 2, 2)
+    assert last.frame_id == 0, "it is of no frame, and has no picture"
     assert last.detail.startswith("no frame came for ")
     assert last.t_capture_us > kept.results[0].t_capture_us
 

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 from wire_samples import Line as Sealing
-from wire_samples import config, outlet, until, until_subscribed
+from wire_samples import config, outlet, sealed, until, until_subscribed
 
 from edge_app.client import CommandRefused, Line
 from edge_app.config.results import Results
@@ -102,6 +102,14 @@ def test_pictures_are_of_non_pass_and_a_sample_of_pass(node: Node) -> None:
     assert [seq for seq, has in kept.items() if has] == [10, 11, 12, 13]
     assert node.inspect(Reason.MISSED_TRIGGER)["image"] is None
     until(lambda: len(node.given_back) == 14)
+
+
+def test_a_result_that_was_sealed_before_its_picture_has_none(folder: Path) -> None:
+    kept = evidence.Evidence(settings(folder).evidence, "ab12", lambda *_: None)
+    for _ in range(2):  # software triggers that were late, or dropped, before the camera gave a frame for them
+        assert kept.wants(sealed(1, Reason.LATE, frame_id=0)) is None
+    assert (kept._pending, kept._expected, kept.dropped) == (set(), {}, 0)
+    assert kept.wants(sealed(2, Reason.LATE)) == {"id": "ab12/2", "state": "pending"}
 
 
 def test_equal_pictures_are_one_file(node: Node, folder: Path) -> None:

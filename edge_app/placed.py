@@ -18,11 +18,12 @@ from edge_app.model import ModelCard
 from edge_app.npu_out import NpuOut, leave_note, note_file, standing_note, this_boot
 from edge_app.placing import FixedPlacer, Placer
 from edge_app.plans import Options, StartAlarm, plan_options
-from edge_app.plans_two_stage import two_stage_options
+from edge_app.plans_two_stage import detector_canary, two_stage_options
 from edge_app.recipes import Recipes
 from edge_app.scheduler import build_policy, group_of
 from edge_app.scheduler.policy import NPU_PLANS
 from edge_app.thermal import Sampler, find_zones
+from edge_app.two_stage import TwoStageEngine
 from edge_app.verdict import PlanKind
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,9 @@ class Placed:
 def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> Placed:
     """Loads the plans that this pipeline has on this machine. `name` is what its recipe is called.
 
+    A plan on the NPU is proven with the model's canary before it is used; of two models, with the detector's. Without
+    one a plan is trusted as it was built, also after a fault: the log says so.
+
     Raises:
         RuntimeFault: `provider: qnn`, and the NPU can't be had (exit 5).
         EdgeAppError: no plan at all could be loaded; the first plan's own error.
@@ -118,7 +122,9 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
             recipes, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
     sampler = watch_zones(pipeline, options)
-    canary = load_canary(card) if pipeline.detector is None else None
+    canary = load_canary(card) if pipeline.detector is None else detector_canary(pipeline.detector)
+    if canary is None and options.on_npu:
+        log.warning("no canary proves this pipeline's plans: after a fault they are used again unproven")
     mechanic, governor = _with_scheduler(pipeline, options, sampler, canary)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
@@ -185,6 +191,7 @@ def _with_scheduler(
         options.agrees,
         zones=None if sampler is None else sampler.zones,
         canaries=canary is not None,
+        alike=pipeline.detector is None,  # else the classifier runs once for each crop
     )
     deadline_ms = pipeline.limits.deadline_ms
     governor = Governor(
@@ -193,8 +200,13 @@ def _with_scheduler(
         zones=(lambda: None) if sampler is None else (lambda: sampler.latest),
         normal=options.reason,
     )
-    prove = (lambda _engine: None) if canary is None else canary.prove
-    return Mechanic(governor, options.openers, prove, pipeline.runtime.warmup_runs), governor
+    return Mechanic(governor, options.openers, partial(_prove, canary), pipeline.runtime.warmup_runs), governor
+
+
+def _prove(canary: Canary | None, engine: Engine) -> str | None:
+    if canary is None:
+        return None
+    return canary.prove(engine.detector if isinstance(engine, TwoStageEngine) else engine)
 
 
 def _refuse_without_plan(pipeline: Pipeline, options: Options, mechanic: Mechanic, governor: Governor) -> None:

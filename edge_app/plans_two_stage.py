@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from edge_app.canary import Canary, load_canary
 from edge_app.config.detector import Detector
 from edge_app.config.pipeline import Model, Pipeline
 from edge_app.config.tensor import Preprocess
@@ -86,6 +87,19 @@ def two_stage_options(
         degraded=first.degraded | second.degraded,
         alarms=list(dict.fromkeys([*first.alarms, *second.alarms])),
     )
+
+
+def detector_canary(detector: Detector) -> Canary | None:
+    """The canary of the detector; None if it has none, or if `detector.score` asks for more than it was recorded for.
+
+    It proves the detector's half of a plan. A classifier has no canary: its half is taken as it was built.
+
+    Raises:
+        ModelError: see `load_canary`.
+    """
+    card = detector_card(detector)
+    usual = np.array([card.score.get(label, DEFAULT_SCORE) for label in card.labels], np.float32)
+    return load_canary(card) if (detector_thresholds(detector, card) <= usual).all() else None
 
 
 def detector_thresholds(detector: Detector, card: ModelCard) -> npt.NDArray[np.float32]:

@@ -84,6 +84,11 @@ class TwoStageEngine(Engine):
         self._told_odd = False
         self.session = PairSession(first.session, second.session)
 
+    @property
+    def detector(self) -> Engine:
+        """The detector alone: what a canary can prove."""
+        return self._first
+
     def bind(self) -> PairWork:
         """Buffers of both for one slot."""
         return PairWork(self, self.session.bind(), second=self._second.bind())

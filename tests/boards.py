@@ -42,8 +42,9 @@ def board_policy(
     agrees: Iterable[tuple[PlanKind, PlanKind]] = ALL_AGREE,
     zones: tuple[Zone, ...] | None = ZONES,
     canaries: bool = True,
+    alike: bool = True,
 ) -> Policy:
-    return build_policy(config or Scheduler(), tuple(plans), agrees, zones, canaries)
+    return build_policy(config or Scheduler(), tuple(plans), agrees, zones, canaries, alike)
 
 
 def snapshot(t_us: int, *temps_c: float | None, rates: tuple[float, ...] = (0.0, 0.0, 0.0)) -> ZoneSnapshot:

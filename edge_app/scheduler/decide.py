@@ -144,9 +144,10 @@ def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, boo
     """Groups whose plans run slower than their baselines; the board as a whole is not blamed.
 
     Where no zone is watched (no board, no NPU) a slow run is another program's doing: refusing parts would not cool it.
+    Nor does it say anything where a run's time depends on what is in the picture, as with a model run on each crop.
     """
     slow = [i for i, track in enumerate(state.meters.tracks) if now_us < track.drifted_until_us]
-    if not slow or not any(policy.watched):
+    if not slow or not policy.alike or not any(policy.watched):
         return False, False, False
     plans = {policy.steps[i].plan for i in slow}
     return plans != {PlanKind.CPU}, plans != {PlanKind.HTP}, False

@@ -109,6 +109,8 @@ class Policy:
     agrees: Mapping[PlanKind, frozenset[PlanKind]]
     canaries: bool
     """Whether a plan on the NPU must give its stored output before it takes over."""
+    alike: bool
+    """Whether runs of a plan take the same time whatever they are given: only then does a slow one tell of heat."""
     config: Scheduler
     dwell_down_us: int
     dwell_up_us: int
@@ -125,6 +127,7 @@ def build_policy(
     agrees: Iterable[tuple[PlanKind, PlanKind]],
     zones: Collection[Zone] | None,
     canaries: bool = True,
+    alike: bool = True,
 ) -> Policy:
     """Works out the policy of one pipeline on one board.
 
@@ -134,6 +137,7 @@ def build_policy(
         agrees: pairs of plans whose verdicts agreed at build time (the manifest's `agrees_with`); taken both ways.
         zones: found on the board; None: temperatures are not watched.
         canaries: whether the model has a stored inference to compare with.
+        alike: whether a plan's runs take the same time whatever they are given; False: latency drift says nothing.
 
     Raises:
         ConfigError: the ladder names none of the plans, or a zone's limits are out of order.
@@ -167,6 +171,7 @@ def build_policy(
         groups_with_zones=frozenset(limit.group for limit in limits.values()),
         agrees={plan: frozenset(others) for plan, others in both_ways.items()},
         canaries=canaries,
+        alike=alike,
         config=config,
         dwell_down_us=round(config.dwell.down_s * 1e6),
         dwell_up_us=round(config.dwell.up_s * 1e6),

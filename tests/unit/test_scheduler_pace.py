@@ -43,6 +43,15 @@ def test_where_no_zones_are_watched_a_slower_run_says_nothing_of_heat() -> None:
     assert driver.decision.placement.reason is SchedReason.NORMAL
 
 
+def test_more_crops_in_a_picture_are_no_throttling() -> None:
+    driver = Driver(board_policy(alike=False)).started()
+    run_for(driver, 30, 112)
+    run_for(driver, 10, 189)
+    assert driver.decision.placement.reason is not SchedReason.DRIFT
+    assert driver.decision.placement.rate == 1.0
+    assert "throttled" not in driver.decision.degraded
+
+
 def test_outliers_are_no_drift() -> None:
     drift = Drift()
     track = Track()

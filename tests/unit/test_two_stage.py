@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import colours
+import cv2
 import numpy as np
 import pytest
 import toys
@@ -12,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from line_bench import OFFLINE, Kept, Pictures, run
 
+from edge_app.canary import record_canary
 from edge_app.config.detector import Detector
 from edge_app.config.judge import ClassRule, Judge
-from edge_app.config.pipeline import Pipeline
+from edge_app.config.pipeline import Model, Pipeline
+from edge_app.config.tensor import Preprocess
 from edge_app.detections import Classes, Detections
 from edge_app.engine import Engine, Work
 from edge_app.errors import ConfigError, InvalidOutput
@@ -205,6 +209,23 @@ def test_models_that_do_not_go_together_are_refused(
     with pytest.raises(ConfigError) as caught:
         placed(pipeline(tmp_path, toy_model, **filled))
     assert words in str(caught.value)
+
+
+def test_the_detectors_half_is_proven_by_its_canary(tmp_path: Path, toy_model: Path) -> None:
+    detector = shutil.copytree(toy_model, tmp_path / "detector")
+    cv2.imwrite(str(detector / "canary.png"), toys.detector_picture([(2, 3)], seed=6))
+    record_canary(resolve(Model(path=detector), Preprocess()), "canary.png")
+    section = {"path": str(detector), "margin": 0.0}
+    made = placed(pipeline(tmp_path, toy_model, detector=section))
+    assert made.has_canary
+    assert made.mechanic is not None
+    assert made.mechanic.self_test() is None
+    engine = made.engines[PlanKind.CPU]
+    assert isinstance(engine, TwoStageEngine)
+    engine.detector.decode = lambda _outputs, _geometry: Detections.none()
+    assert "not found again" in (made.mechanic.self_test() or "")
+    for without in ({**section, "score": 0.999}, {"path": str(toy_model)}):
+        assert not placed(pipeline(tmp_path, toy_model, detector=without)).has_canary
 
 
 def test_a_classifier_finds_no_boxes(tmp_path: Path, toy_model: Path) -> None:

@@ -20,24 +20,24 @@ PATIENCE_AT_START_S = 120.0
 
 
 @pytest.fixture
-def pipeline(toy_plans: Path, tmp_path: Path) -> tuple[Path, PatientLine]:
+def pipeline(toy_plans: Path, tmp_path: Path) -> tuple[Path, tuple[str, str]]:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     for number in range(2):
         cv2.imwrite(str(pictures / f"part{number}.png"), toys.detector_picture([(2, 2)] * number, seed=number))
-    ports = free_port(), free_port()
+    publish, commands = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
     file = tmp_path / "toy.yaml"
     file.write_text(f"""\
 camera: {{type: folder, path: pictures, rate_fps: 10, loop: true}}
 model: {{path: {toy_plans}}}
 runtime: {{provider: qnn, soc: {SOC}, threads: 1, timeout_ms: 3000}}
 results:
-  publish: tcp://127.0.0.1:{ports[0]}
-  commands: tcp://127.0.0.1:{ports[1]}
+  publish: {publish}
+  commands: {commands}
   journal: {{path: var/results.db}}
 limits: {{pacing: offline, slots: 1}}
 """)
-    return file, PatientLine(f"tcp://127.0.0.1:{ports[0]}", f"tcp://127.0.0.1:{ports[1]}")
+    return file, (publish, commands)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def ended(process: subprocess.Popen[str], seconds: float) -> tuple[int, str]:
 
 
 def test_a_node_that_a_hung_npu_has_ended_comes_back_on_the_cpu_with_an_alarm(pipeline) -> None:
-    file, line = pipeline
+    file, endpoints = pipeline
     note = file.parent / "var" / "toy.npu-out.json"
     with node(sys.executable, HANGING, "--pipeline", file) as hung:
         code, err = ended(hung, PATIENCE_AT_START_S)
@@ -67,7 +67,8 @@ def test_a_node_that_a_hung_npu_has_ended_comes_back_on_the_cpu_with_an_alarm(pi
     assert (left["plan"], "never returned" in left["reason"]) == ("htp", True)
 
     edge_app = (sys.executable, "-P", "-m", "edge_app")
-    with line, node(*edge_app, "--pipeline", file) as again:
+    # The client is made now: one that was there before would be given the last result of the run that hung first.
+    with PatientLine(*endpoints) as line, node(*edge_app, "--pipeline", file) as again:
         first = line.next(PATIENCE_AT_START_S)
         assert first is not None
         status = line.command("status")

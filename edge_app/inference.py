@@ -191,13 +191,17 @@ class InferenceStage:
                 hung = slot is not None and monotonic_us() - worker.since_us > self.timeout_us
                 worker.abandoned = hung
             if hung and slot is not None and plan is not None:
-                self._leave_behind(slot, plan)
+                try:
+                    self._leave_behind(slot, plan)
+                except Exception as error:  # without this thread no hung run would be left behind any more
+                    self.bug(error, None, None)
 
     def _leave_behind(self, slot: Slot, plan: PlanKind) -> None:
         text = f"a run on plan {plan} did not return within {self.timeout_us // 1000} ms"
         log.error("%s; slot %d is retired", text, slot.number)
         slot.retired = True
-        works = {kind: work for kind, work in slot.works.items() if kind is not plan}
+        works = slot.works.copy()  # in one step: the mechanic may install a plan meanwhile
+        works.pop(plan, None)
         successor = Slot(slot.number, works, None, slot.frame, slot.ticket, slot.inspection, retired=True)
         ticket = slot.ticket
         try:

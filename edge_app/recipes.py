@@ -58,6 +58,8 @@ class Recipes:
         """The motion gate; one for the line, since it remembers the scene."""
         sections = (pipeline.decision, pipeline.gate, pipeline.detector)
         self._more = [part.model_dump_json(exclude={"path"}) for part in sections if part is not None]
+        self._more.append(pipeline.preprocess.model_dump_json())
+        self._more.append(f"{card.iou} {card.class_agnostic_nms} {card.max_detections}")
         if pipeline.detector is not None:
             self._more.append(load_manifest(pipeline.detector.path).float_model.sha256)
         self.own = self._prepare(name, pipeline.judge)

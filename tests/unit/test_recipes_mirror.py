@@ -80,3 +80,10 @@ def test_the_revision_covers_decision_and_gate(tmp_path: Path) -> None:
         for sections in ({}, {"decision": {"dwell_s": 0.6}}, {"gate": {"step": 9}}, {"gate": None})
     }
     assert len(revisions) == 4
+
+
+def test_the_revision_covers_where_the_line_looks(tmp_path: Path) -> None:
+    stated = {"color": "RGB", "fit": "stretch", "scale": 1 / 255}
+    regions = [None, [0, 0, 64, 64], [0, 0, 64, 60]]
+    revisions = {recipes(tmp_path, preprocess={**stated, "region_px": region}).own.rev for region in regions}
+    assert len(revisions) == 3

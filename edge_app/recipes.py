@@ -61,7 +61,9 @@ class Recipes:
         self._more.append(pipeline.preprocess.model_dump_json())
         self._more.append(f"{card.iou} {card.class_agnostic_nms} {card.max_detections}")
         if pipeline.detector is not None:
-            self._more.append(load_manifest(pipeline.detector.path).float_model.sha256)
+            manifest = load_manifest(pipeline.detector.path)
+            self._more.append(manifest.float_model.sha256)
+            self._more.append("" if manifest.operating is None else manifest.operating.model_dump_json())
         self.own = self._prepare(name, pipeline.judge)
         self.others = {other: self.load(other) for other in pipeline.recipes}
         rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]

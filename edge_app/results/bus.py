@@ -121,7 +121,8 @@ class Bus:
         self._queue: deque[Record | Message | Answer] = deque()
         self._wakeup = Wakeup()
         self._beat_now = False
-        self._reopen: tuple[str, ...] = ()
+        self._reopen = {"publish": False, "commands": False}
+        """Sockets to be made anew; one flag each, so that two wishes at once are both kept."""
         self._quiet_us = 0
         """When no command waited."""
         self._stopping = False
@@ -163,7 +164,8 @@ class Bus:
 
     def end_connections(self) -> None:
         """Ends every connection; who may come back does so by itself."""
-        self._reopen = ("publish", "commands")
+        for key in self._reopen:
+            self._reopen[key] = True
         self._wakeup.set()
 
     def stop(self, last_word: Message | None, timeout_s: float) -> None:
@@ -185,8 +187,10 @@ class Bus:
                 now_us = self.last_turn_us = clock.monotonic_us()
                 events = poller.poll(0 if self._queue else max(0, next_beat_us - now_us) // 1000 + 1)
                 self._wakeup.clear()
-                if self._reopen:
-                    keys, self._reopen = self._reopen, ()
+                keys = tuple(key for key, wanted in self._reopen.items() if wanted)
+                if keys:
+                    for key in keys:
+                        self._reopen[key] = False  # before it is done: a wish that comes meanwhile is another one
                     self.sockets.reopen(keys)
                     poller = self.sockets.poller(self._wakeup.read_fd)
                 beat_now, self._beat_now = self._beat_now, False
@@ -247,9 +251,9 @@ class Bus:
             reply = self._serve(routing_id, _user_id(frames[0]), body)
             if reply is not None:
                 self._reply(routing_id, reply)
-        if clock.monotonic_us() - self._quiet_us > FLOOD_US and not self._reopen:
+        if clock.monotonic_us() - self._quiet_us > FLOOD_US and not self._reopen["commands"]:
             log.warning("commands come faster than they can be answered: all that wait are dropped")
-            self._reopen = ("commands",)
+            self._reopen["commands"] = True
             self._quiet_us = clock.monotonic_us()
 
     def _reply(self, routing_id: bytes, frames: list[bytes]) -> None:

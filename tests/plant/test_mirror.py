@@ -49,7 +49,7 @@ def test_one_command_prints_every_figure(tmp_path: Path, yaml: Path, capsys: pyt
     assert told["inferences"] == told["gate"]["moving"] + told["gate"].get("keep_alive", 0)
     assert told["inferences_saved"] == pytest.approx(1 - told["inferences"] / told["frames"], abs=1e-4)
     assert told["inferences_saved"] > 0.3
-    assert 0.5 < told["power_w_estimate"] < 1.5
+    assert 0.5 <= told["power_w_estimate"] < 1.5  # a quick machine computes next to nothing
     assert main([*command, "--visits", "1", "--set", "gate.somebody=null"]) == ExitCode.OK
     assert "accuracy_by_decision" in capsys.readouterr().out
 

@@ -1,9 +1,9 @@
 """The NPU stays out over a restart, once a run on it has never returned.
 
 Such a run keeps the NPU out for its process. When such runs have taken all slots, the process ends with exit code 5
-and its supervisor starts it again; were the NPU tried then, the line would soon stand again. So a process in which
-one hung, however it ends, leaves a note (beside the journal, else in the working directory, which under systemd is the service's state
-directory), and the next start of the same pipeline runs on `cpu`, with the alarm NPU_LOST, whatever
+and its supervisor starts it again; were the NPU tried then, the line would soon stand again. So a process in which one
+hung, however it ends, leaves a note (beside the journal, else in the working directory, which under systemd is the
+service's state directory), and the next start of the same pipeline runs on `cpu`, with the alarm NPU_LOST, whatever
 `runtime.fallback` says: a dead NPU never stops the line.
 
 The note holds until the board is started again, which resets the DSP, or until an operator has made sure of the NPU and

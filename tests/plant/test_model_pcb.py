@@ -26,7 +26,9 @@ def test_quantised_model_is_made_again_from_its_encodings() -> None:
 
 @pytest.mark.slow
 def test_htp_plan_holds_every_gate_and_no_verdict_flips(tmp_path: Path) -> None:
-    report = model("verify", "pcb-defect", "--soc", "qcs8550", "--plans", "htp", "--limit", 10, "--cache", tmp_path)
+    # On ten parts one box that is a few pixels off is worth two points of mAP: 100 pictures hold 1.5 % (the manifest).
+    ten = ("--limit", 10, "--loss", "3%")
+    report = model("verify", "pcb-defect", "--soc", "qcs8550", "--plans", "htp", *ten, "--cache", tmp_path)
     assert report["ok"] is True
     rungs = report["rungs"]
     assert isinstance(rungs, list)

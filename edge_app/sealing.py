@@ -170,7 +170,7 @@ class Sealer:
             self._broken(error)
 
     def _sealed(self, ticket: Ticket, judgement: Judgement, degraded: tuple[str, ...], now: int) -> Sealed:
-        deadline = ticket.deadline_mono_us
+        deadline, t_done_us = ticket.deadline_mono_us, monotonic_to_utc_us(now)
         return Sealed(
             seq=self._seq + 1,
             trigger_id=ticket.trigger_id,
@@ -179,8 +179,9 @@ class Sealer:
             reason=judgement.reason,
             detail=judgement.detail,
             t_capture_us=ticket.t_capture_us,
-            t_done_us=monotonic_to_utc_us(now),
-            deadline_us=None if deadline is None else ticket.t_capture_us + deadline - ticket.t_capture_mono_us,
+            t_done_us=t_done_us,
+            # By the same clocks as t_done_us: who compares the two gets what the node decided, also after a clock step.
+            deadline_us=None if deadline is None else t_done_us + deadline - now,
             stage_us=dict(ticket.stage_us),
             placement=ticket.placement,
             degraded=degraded,

@@ -27,6 +27,7 @@ from edge_app.results.journal import Journal
 from edge_app.results.record import Record
 
 ROUNDS, ROUNDS_A_SECOND = 3, 66
+LATENCY_ROUNDS = 7
 RESULTS = 1_000_000
 
 
@@ -80,14 +81,14 @@ def spin(end: threading.Event) -> None:
 
 
 def bench_latency(seconds: float) -> Iterator[Figures]:
-    """Publish and seal to a subscriber, beside a bare PUB/SUB."""
+    """Publish and seal to a subscriber, beside a bare PUB/SUB. Many rounds: one alone says little."""
     for rate, count in ((r, c) for r in (200, 2000) for c in (1, 10, 100)):
         columns: dict[str, list[dict[str, float]]] = {"publish": [], "seal": [], "bare": []}
-        for _ in range(ROUNDS):
-            from_publish, from_seal = outlet_run(rate, seconds, count)
+        for _ in range(LATENCY_ROUNDS):
+            from_publish, from_seal = outlet_run(rate, seconds / 2, count)
             columns["publish"].append(percentiles(from_publish))
             columns["seal"].append(percentiles(from_seal))
-            columns["bare"].append(percentiles(bare_run(rate, seconds, count)[0]))
+            columns["bare"].append(percentiles(bare_run(rate, seconds / 2, count)[0]))
         publish, seal, bare = (medians(column) for column in columns.values())
         yield Figures(f"bus_latency_{rate}_{count}", f"{rate} results a second to {count} subscribers", {
             **micros(publish, "publish_"), **micros(seal, "seal_"), **micros(bare, "bare_"),

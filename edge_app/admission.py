@@ -14,8 +14,8 @@ from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.config.runtime import Limits
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
 from edge_app.frame import Frame, FrameStatus
+from edge_app.in_force import InForce
 from edge_app.inference import Slot
-from edge_app.inspection import Inspection
 from edge_app.placing import Placer
 from edge_app.sealing import DeadlineTimer, Sealer, Ticket
 from edge_app.verdict import Judgement, Placement, Reason
@@ -46,7 +46,7 @@ class Admission:
     def __init__(
         self,
         camera: Camera,
-        placer: Placer,
+        in_force: InForce,
         sealer: Sealer,
         timer: DeadlineTimer,
         limits: Limits,
@@ -54,13 +54,14 @@ class Admission:
         admitted: Callable[[Slot], None],
         let_go: Callable[[Frame], None],
     ) -> None:
-        """`free` holds the slots that nobody uses; `admitted` takes a slot with its frame; `let_go` one's pixels."""
-        self._camera, self._placer, self._sealer, self._timer = camera, placer, sealer, timer
+        """`in_force`: what the first frames are inspected with. `free` holds the slots that nobody uses; `admitted`
+        takes a slot with its frame; `let_go` one's pixels."""
+        self._camera, self._sealer, self._timer = camera, sealer, timer
         self._limits, self._free, self._admitted, self._let_go = limits, free, admitted, let_go
         self.inspects = False
         """Whether the node's mode is one in which triggers are inspected; else they are NOT_RUNNING."""
-        self.inspection: Inspection
-        """By which recipe the next frame is judged."""
+        self.in_force = in_force
+        """What the next frame is inspected with: it may be replaced at any moment."""
         self.max_frames: int | None = None
         self.camera_lost: Callable[[bool, str], None] = lambda _lost, _note: None
         self.bug: Callable[[Exception], None] = lambda _error: None
@@ -128,8 +129,9 @@ class Admission:
         return self._go_on(self._sealer.admit(self._ticket_of(frame)), frame, slot)
 
     def _go_on(self, ticket: Ticket, frame: Frame, slot: Slot | None) -> Slot | None:
+        in_force = self.in_force  # once: it may be replaced at any moment
         try:
-            refusal = self._refusal(frame, self._place(ticket))
+            refusal = self._refusal(frame, in_force.placer, self._place(ticket, in_force))
             if refusal is None and slot is None:
                 slot = self._free.get_nowait()
         except queue.Empty:
@@ -142,17 +144,15 @@ class Admission:
             self._drop(frame)
             return slot
         self._timer.watch(ticket)
-        inspection = self.inspection  # once: it may be changed at any moment
-        if not ticket.sealed:
-            ticket.recipe = inspection.recipe
-        slot.frame, slot.ticket, slot.inspection = frame, ticket, inspection
+        slot.frame, slot.ticket, slot.in_force = frame, ticket, in_force
         self._admitted(slot)
         return None
 
-    def _place(self, ticket: Ticket) -> Placement | None:
-        placement = self._placer.place()
-        if placement is not None and not ticket.sealed:
-            ticket.placement = placement
+    def _place(self, ticket: Ticket, in_force: InForce) -> Placement | None:
+        placement = in_force.placer.place()
+        if not ticket.sealed:
+            ticket.placement = placement or in_force.placer.last
+            ticket.recipe, ticket.model = in_force.inspection.recipe, in_force.model.identity
         return placement
 
     def _drop(self, frame: Frame) -> None:
@@ -163,10 +163,10 @@ class Admission:
             self.bug(error)
 
     def _ticket_of(self, frame: Frame) -> Ticket:
-        deadline = self._deadline(frame.t_capture_mono_us, None)
+        deadline, in_force = self._deadline(frame.t_capture_mono_us, None), self.in_force
         return Ticket(
             frame.trigger_id, frame.frame_id, frame.part_id, frame.t_capture_us, frame.t_capture_mono_us, deadline,
-            self._placer.last, frame.truth, recipe=self.inspection.recipe,
+            in_force.placer.last, frame.truth, recipe=in_force.inspection.recipe, model=in_force.model.identity,
         )  # fmt: skip
 
     def _deadline(self, start_mono_us: int, budget_us: int | None) -> int | None:
@@ -174,7 +174,7 @@ class Admission:
             return start_mono_us + budget_us
         return None if self._limits.deadline_ms is None else start_mono_us + round(self._limits.deadline_ms * 1000)
 
-    def _refusal(self, frame: Frame, placement: Placement | None) -> Judgement | None:
+    def _refusal(self, frame: Frame, placer: Placer, placement: Placement | None) -> Judgement | None:
         """Why a frame is not inspected at all."""
         self.camera_lost(frame.status is FrameStatus.LOST, frame.note)
         if frame.status is not FrameStatus.COMPLETE:
@@ -183,7 +183,7 @@ class Admission:
             return Judgement(Reason.NOT_RUNNING, "the node is not running")
         if placement is None:
             return Judgement(Reason.RUNTIME_FAULT, "no plan is left to run on")
-        if not self._placer.admit():
+        if not placer.admit():
             return Judgement(Reason.OVERLOAD, "the scheduler lowered the rate")
         return None
 
@@ -197,7 +197,7 @@ class Admission:
         """
         if self._limits.trigger != "software":
             raise ConfigError("this pipeline's camera triggers itself", wanted="limits.trigger: software")
-        now = monotonic_us()
+        now, in_force = monotonic_us(), self.in_force
         with self._triggered:
             if trigger_id <= self._last_trigger_id:
                 raise ConfigError("trigger ids must rise", wanted=f"above {self._last_trigger_id}", got=str(trigger_id))
@@ -210,8 +210,9 @@ class Admission:
                     monotonic_to_utc_us(now),
                     now,
                     self._deadline(now, budget_us),
-                    self._placer.last,
-                    recipe=self.inspection.recipe,
+                    in_force.placer.last,
+                    recipe=in_force.inspection.recipe,
+                    model=in_force.model.identity,
                 )
             )
             refusal = self._refused_at_once()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +77,7 @@ class App:
             sealer_of(pipeline, placed),
         )
         if placed.mechanic is not None:
-            placed.mechanic.install = self.line.install
+            placed.mechanic.install = self.line.in_force.model.install
             placed.mechanic.on_decision = self._tell_decision
 
     def start(self) -> None:
@@ -104,7 +105,7 @@ class App:
 
     def activate(self, prepared: Prepared) -> None:
         """Judges by another recipe from the next frame on; frames in flight keep theirs."""
-        self.line.admission.inspection = prepared.inspection
+        self.line.inspect_with(replace(self.line.in_force, inspection=prepared.inspection))
         self.outlet.identify(recipe=Recipe(prepared.name, prepared.rev))
         log.info("recipe %s %s is in force", prepared.name, prepared.rev[:19])
 

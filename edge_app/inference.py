@@ -10,14 +10,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from edge_app.clock import monotonic_us
 from edge_app.engine import Work
 from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.frame import Frame
-from edge_app.inspection import Inspection
+from edge_app.in_force import InForce
 from edge_app.placing import Fault, Placer
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, Placement, PlanKind, Reason
@@ -29,18 +29,27 @@ STOP_S = 0.5
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One frame in flight: buffers for every plan, made once and used again and again."""
+    """One frame in flight."""
 
     number: int
-    works: dict[PlanKind, Work]
     work: Work | None = None
-    """Those that hold the frame's input: a plan that is built again meanwhile brings others."""
+    """The buffers that hold the frame's input: a plan that is built again meanwhile brings others."""
     frame: Frame | None = None
     ticket: Ticket | None = None
-    inspection: Inspection | None = None
-    """The recipe that was in force when the frame came."""
+    in_force: InForce | None = None
+    """The recipe and the model that were in force when the frame came."""
     retired: bool = False
     """A hung run may still write into the buffers: the slot is never used again."""
+
+    @property
+    def works(self) -> dict[PlanKind, Work]:
+        """Buffers for every plan of the frame's model."""
+        return _of(self.in_force).model.works[self.number]
+
+    @property
+    def placer(self) -> Placer:
+        """Of the frame's model."""
+        return _of(self.in_force).placer
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +72,6 @@ class InferenceStage:
     `broken` is told when there is no thread left to run anything on.
     """
 
-    placer: Placer
     timeout_us: int
     done: Callable[[Slot], None]
     failed: Callable[[Slot, Judgement], None]
@@ -96,7 +104,7 @@ class InferenceStage:
 
     def place_again(self, slot: Slot, fault: Fault, text: str) -> bool:
         """After a fault: the same frame onto the next plan, its input written; False if none is left or no time."""
-        self.placer.fault(_of(slot.ticket).placement.plan, fault, text)
+        slot.placer.fault(_of(slot.ticket).placement.plan, fault, text)
         return self._move_on(slot)
 
     def _move_on(self, slot: Slot) -> bool:
@@ -104,7 +112,7 @@ class InferenceStage:
         plan = ticket.placement.plan
         while True:
             ticket.tried += (plan,)
-            placement = self.placer.retry(ticket.tried, ticket.time_left_us())
+            placement = slot.placer.retry(ticket.tried, ticket.time_left_us())
             if placement is None or placement.plan not in slot.works:
                 return False
             try:
@@ -112,7 +120,7 @@ class InferenceStage:
                 return True
             except Exception as error:
                 plan = placement.plan
-                self.placer.fault(plan, Fault.ERROR, self._as_fault(error).what)
+                slot.placer.fault(plan, Fault.ERROR, self._as_fault(error).what)
 
     def _assign(self, slot: Slot, placement: Placement) -> None:
         ticket = _of(slot.ticket)
@@ -145,7 +153,7 @@ class InferenceStage:
         ticket = _of(slot.ticket)
         while not ticket.sealed:
             plan = ticket.placement.plan
-            if not self.placer.is_ready(plan):  # it went out while this frame waited; a hung NPU would take it too
+            if not slot.placer.is_ready(plan):  # it went out while this frame waited; a hung NPU would take it too
                 if self._move_on(slot):
                     continue
                 self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan} went out before this frame was run"))
@@ -166,7 +174,7 @@ class InferenceStage:
             took = monotonic_us() - start
             ticket.stage_us["infer"] = ticket.stage_us.get("infer", 0) + took
             if caught is None:
-                self.placer.observe(ticket.placement, took, start - ticket.t_capture_mono_us)
+                slot.placer.observe(ticket.placement, took, start - ticket.t_capture_mono_us)
                 break
             error = self._as_fault(caught)
             log.error("%s", error)
@@ -200,9 +208,7 @@ class InferenceStage:
         text = f"a run on plan {plan} did not return within {self.timeout_us // 1000} ms"
         log.error("%s; slot %d is retired", text, slot.number)
         slot.retired = True
-        works = slot.works.copy()  # in one step: the mechanic may install a plan meanwhile
-        works.pop(plan, None)
-        successor = Slot(slot.number, works, None, slot.frame, slot.ticket, slot.inspection, retired=True)
+        successor = Slot(slot.number, None, slot.frame, slot.ticket, _without(_of(slot.in_force), slot, plan), True)
         ticket = slot.ticket
         try:
             self._pass_on(successor, text)
@@ -218,6 +224,13 @@ class InferenceStage:
             self.put(successor)
         else:
             self.failed(successor, Judgement(Reason.RUNTIME_FAULT, text))
+
+
+def _without(in_force: InForce, slot: Slot, plan: PlanKind) -> InForce:
+    """The same for one slot, without the buffers that a hung run may still write into."""
+    works = slot.works.copy()  # in one step: the mechanic may install a plan meanwhile
+    works.pop(plan, None)
+    return replace(in_force, model=replace(in_force.model, works={slot.number: works}))
 
 
 def fill(slot: Slot, plan: PlanKind) -> None:

@@ -19,6 +19,7 @@ from edge_app.config.runtime import Limits
 from edge_app.engine import Engine
 from edge_app.errors import EdgeAppError, InvalidOutput, RuntimeFault
 from edge_app.frame import Frame
+from edge_app.in_force import Fitted, InForce, fit
 from edge_app.inference import InferenceStage, Slot, fill
 from edge_app.inspection import Inspection
 from edge_app.mode import inspects, may_change
@@ -52,21 +53,21 @@ class Line:
 
         `degraded` tells what is not as configured; `make_sealer` makes what gives triggers their results.
         """
-        self._camera, self._placer, self._outlet, self._limits = camera, placer, outlet, limits
+        self._camera, self._outlet, self._limits = camera, outlet, limits
         self._degraded = degraded
         self.sealer = make_sealer(outlet, degraded, self._broken)
         self._timer = DeadlineTimer(self.sealer, self._broken)
         self._inference = InferenceStage(
-            placer, timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish,
+            timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish,
             bug=lambda error, slot, ticket: self._bug("inference", error, slot, ticket), broken=self._broken,
         )  # fmt: skip
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
+        in_force = InForce(inspection, fit(engines, placer, limits.slots))
         self.admission = Admission(
-            camera, placer, self.sealer, self._timer, limits, self._free, self._to_preprocess.put, self._let_go
+            camera, in_force, self.sealer, self._timer, limits, self._free, self._to_preprocess.put, self._let_go
         )
-        self.admission.inspection = inspection
         self.admission.max_frames = max_frames
         self.admission.camera_lost = self._camera_lost
         self.admission.bug = lambda error: self._bug("admission", error)
@@ -82,9 +83,7 @@ class Line:
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("camera", self._capture), ("preprocess", self._preprocess), ("judge", self._judge))
         ]
-        self._slots = [
-            Slot(number, {kind: engine.bind() for kind, engine in engines.items()}) for number in range(limits.slots)
-        ]
+        self._slots = [Slot(number) for number in range(limits.slots)]
         for slot in self._slots:
             self._free.put(slot)
 
@@ -116,11 +115,19 @@ class Line:
         if self._error is not None:
             raise self._error
 
-    def install(self, engine: Engine) -> None:
-        """A plan was built (again): every slot gets buffers for it. Frames in flight keep the buffers they have."""
-        for slot in self._slots:
-            if not slot.retired:
-                slot.works[engine.plan] = engine.bind()
+    @property
+    def in_force(self) -> InForce:
+        """What the next frame is inspected with."""
+        return self.admission.in_force
+
+    def inspect_with(self, in_force: InForce) -> None:
+        """From the next frame on; frames in flight keep what they have."""
+        self.admission.in_force = in_force
+
+    def uses(self, model: Fitted) -> bool:
+        """Whether a frame in flight is inspected with it."""
+        held = [slot.in_force for slot in self._slots]
+        return any(in_force is not None and in_force.model is model for in_force in held)
 
     def change_mode(self, to: Mode, reason: str) -> bool:
         """Goes to another mode and tells it; False if there is no way from the present one."""
@@ -131,7 +138,7 @@ class Line:
             self.mode = to
             self.admission.inspects = inspects(to)
         log.info("mode %s -> %s: %s", was, to, reason)
-        self._outlet.state(to, was, self._placer.last, reason)
+        self._outlet.state(to, was, self.placement, reason)
         return True
 
     @property
@@ -142,7 +149,7 @@ class Line:
     @property
     def placement(self) -> Placement:
         """Where the last frame was placed."""
-        return self._placer.last
+        return self.in_force.placer.last
 
     @property
     def queue_depth(self) -> int:
@@ -292,7 +299,7 @@ class Line:
 
     def _release(self, slot: Slot) -> None:
         _, frame = _held(slot)
-        slot.frame = slot.ticket = slot.work = None
+        slot.frame = slot.ticket = slot.work = slot.in_force = None
         try:
             self._let_go(frame)
         finally:
@@ -328,9 +335,9 @@ class Line:
 
 
 def _inspection_of(slot: Slot) -> Inspection:
-    if slot.inspection is None:
+    if slot.in_force is None:
         raise AssertionError(f"slot {slot.number} came into a stage without a recipe")
-    return slot.inspection
+    return slot.in_force.inspection
 
 
 def _held(slot: Slot) -> tuple[Ticket, Frame]:

@@ -69,7 +69,8 @@ class Recorder:
         camera.read = self.wrap("camera", camera.read, lambda frame: getattr(frame, "frame_id", None))
         for engine in app.placed.engines.values():
             self._instrument_engine(engine)
-        app.line.admission.inspection = self._inspection(app.line.admission.inspection)
+        in_force = app.line.in_force
+        app.line.inspect_with(replace(in_force, inspection=self._inspection(in_force.inspection)))
         outlet: Any = app.outlet
         outlet.result = self.wrap("publish", self._passing(outlet.result), lambda _, sealed: sealed.frame_id)
         outlet.evidence = self.wrap("evidence", outlet.evidence, lambda _, frame, *_more: frame.frame_id)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.frame import Frame, TrueDefect
-from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason, Sealed, Verdict
+from edge_app.verdict import Judgement, Mode, ModelIdentity, Placement, PlanKind, Reason, Sealed, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ class Ticket:
     """Of its result, once sealed."""
     recipe: tuple[str, str] | None = None
     """Name and revision of the recipe that it is judged by."""
+    model: ModelIdentity | None = None
+    """That inspects it; None: the node's."""
 
     def time_left_us(self) -> int | None:
         """Microseconds to the deadline, negative when it is past; None without one."""
@@ -112,6 +114,8 @@ class Sealer:
         self._reasons: Counter[Reason] = Counter()
         self._escapes = self._false_rejects = self._truths = self._late_notes = 0
         self._latencies_us: deque[int] = deque(maxlen=LATENCIES_KEPT)
+        self.saw: Callable[[Ticket, Judgement], None] = lambda _ticket, _judgement: None
+        """Told of every result, with the lock held: it must be quick and not raise."""
 
     def admit(self, ticket: Ticket) -> Ticket:
         """Counts a trigger that came in. Every admitted ticket must be sealed."""
@@ -155,6 +159,7 @@ class Sealer:
         self._count(ticket, judgement)
         self._latencies_us.append(now - ticket.t_capture_mono_us)
         self._hand_over(sealed)
+        self.saw(ticket, judgement)
 
     def _note(self, seq: int, text: str) -> None:
         try:
@@ -190,6 +195,7 @@ class Sealer:
             label=judgement.label,
             stable_since_us=judgement.stable_since_us,
             recipe=ticket.recipe,
+            model=ticket.model,
         )
 
     def _count(self, ticket: Ticket, judgement: Judgement) -> None:

@@ -140,6 +140,17 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """Which network, by content. `soc` is None where no NPU is meant."""
+
+    name: str
+    sha256: str
+    soc: str | None = None
+    version: str | None = None
+    """NAME@VERSION of a model that was pushed; None: it is the pipeline's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sealed:
     """One sealed result: what goes out for one trigger, once. `seq` is given when it is sealed."""
 
@@ -162,6 +173,8 @@ class Sealed:
     image: dict[str, Any] | None = None
     recipe: tuple[str, str] | None = None
     """Name and revision; None: the node's."""
+    model: ModelIdentity | None = None
+    """That inspected it; None: the node's."""
 
     @property
     def verdict(self) -> Verdict:

@@ -175,7 +175,7 @@ class ToyLine:
             self.parts, self.mechanic.engines, self.governor, Inspection(lambda _f: None, lambda d: judge(d, recipe)),
             self.kept, self.limits, self.timeout_ms,
         )  # fmt: skip
-        self.mechanic.install = self.line.install
+        self.mechanic.install = self.line.in_force.model.install
 
     def _faulty(self, plan: PlanKind, open_engine: Callable[[], Engine]) -> Callable[[], Engine]:
         script = self.scripts.get(plan)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edge_app.verdict import Mode, Placement
+from edge_app.verdict import Mode, ModelIdentity, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,6 @@ class Recipe:
 
     name: str
     rev: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """Which network, by content. `soc` is None where no NPU is meant."""
-
-    name: str
-    sha256: str
-    soc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edge_app.results.identity import NodeIdentity, NodeStatus
-from edge_app.verdict import Mode, Placement, Sealed
+from edge_app.verdict import Mode, ModelIdentity, Placement, Sealed
 
 VERSION = 1
 KINDS = ("result", "heartbeat", "state", "alarm")
@@ -96,7 +96,7 @@ def result(
         "clock": {"source": node.clock.source, "err_us": node.clock.err_us},
         "stage_us": sealed.stage_us,
         "recipe": recipe(sealed, node),
-        "model": {"name": node.model.name, "sha256": node.model.sha256, "soc": node.model.soc},
+        "model": model(sealed.model or node.model),
         "sched": sched(sealed.placement),
         "degraded": degraded,
         "simulated": node.simulated,
@@ -119,6 +119,12 @@ def recipe(sealed: Sealed, node: NodeIdentity) -> dict[str, str]:
     """The recipe that judged this part: a change of recipe does not touch parts that were in flight."""
     name, rev = sealed.recipe or (node.recipe.name, node.recipe.rev)
     return {"name": name, "rev": rev}
+
+
+def model(identity: ModelIdentity) -> dict[str, str | None]:
+    """Which model inspected a part; with `version` where it was pushed."""
+    told = {"name": identity.name, "sha256": identity.sha256, "soc": identity.soc}
+    return told if identity.version is None else {**told, "version": identity.version}
 
 
 def as_replayed(body: bytes) -> bytes:

@@ -5,6 +5,8 @@
 
 #include "emit_factors.h"
 
+enum { EMIT_ROWS_AHEAD = 2 };
+
 #define EMIT_LOOP(first) \
     for (int32_t i = (first), k = 0; i < n; i++, k = k + 1 < EMIT_STEP ? k + 1 : 0)
 
@@ -24,9 +26,10 @@ static inline void emit_u8s(const emit_factors *f, const uint8_t *in, uint8_t *o
 /* n values of channels first, first + 1, ... first + period - 1 in turn. */
 static inline void emit(const ea_spec *s, int first, int period, const uint8_t *in, void *out, size_t at, int32_t n) {
     const emit_factors f = factors_in_order(s, first, period);
-    if (s->dtype == EA_FLOAT32) emit_floats(&f, in, (float *)out + at, emit_floats_simd(&f, in, (float *)out + at, n), n);
-    else if (s->dtype == EA_UINT16) emit_u16s(&f, in, (uint16_t *)out + at, emit_u16s_simd(&f, in, (uint16_t *)out + at, n), n);
-    else emit_u8s(&f, in, (uint8_t *)out + at, emit_u8s_simd(&f, in, (uint8_t *)out + at, n), n);
+    const int32_t ahead = period == 1 ? EMIT_ROWS_AHEAD * s->tensor_w : 0; /* the CPU follows one stream by itself, not three */
+    if (s->dtype == EA_FLOAT32) emit_floats(&f, in, (float *)out + at, emit_floats_simd(&f, in, (float *)out + at, n, ahead), n);
+    else if (s->dtype == EA_UINT16) emit_u16s(&f, in, (uint16_t *)out + at, emit_u16s_simd(&f, in, (uint16_t *)out + at, n, ahead), n);
+    else emit_u8s(&f, in, (uint8_t *)out + at, emit_u8s_simd(&f, in, (uint8_t *)out + at, n, ahead), n);
 }
 
 /* row[c]: inner_w bytes of channel c of output row j. mixed: room for 3 * inner_w bytes. Raw planes are not emitted: they

@@ -184,12 +184,17 @@ static void interleave(const uint8_t *const in[3], uint8_t *out, int32_t n) {
     }
 }
 
-/* See emit.h. */
+/* See emit.h. A tensor is larger than the caches near the CPU: what will be written `ahead` values on is fetched now. */
 #define EA_EMIT(name, type, store)                                                                               \
-    static int32_t name(const emit_factors *f, const uint8_t *in, type *out, int32_t n) {                        \
+    static int32_t name(const emit_factors *f, const uint8_t *in, type *out, int32_t n, int32_t ahead) {         \
+        v_factors8 factors[EMIT_STEP / 8];                                                                       \
         int32_t i = 0;                                                                                           \
+        for (int k = 0; k < EMIT_STEP / 8; k++) factors[k] = v_load_factors8(f->high + 8 * k, f->low + 8 * k, f->b + 8 * k); \
         for (; i + EMIT_STEP <= n; i += EMIT_STEP)                                                               \
-            for (int k = 0; k < EMIT_STEP; k += 8) store(out + i + k, in + i + k, f->high + k, f->low + k, f->b + k); \
+            for (int k = 0; k < EMIT_STEP / 8; k++) {                                                            \
+                v_prefetch_to_write(out + i + 8 * k + ahead);                                                    \
+                store(out + i + 8 * k, in + i + 8 * k, &factors[k]);                                             \
+            }                                                                                                    \
         return i;                                                                                                \
     }
 EA_EMIT(emit_floats_simd, float, v_store_floats8)

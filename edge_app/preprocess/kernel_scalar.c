@@ -7,18 +7,18 @@ static void interleave(const uint8_t *const in[3], uint8_t *out, int32_t n) {
         for (int c = 0; c < 3; c++) out[3 * i + c] = in[c][i];
 }
 
-static int32_t emit_floats_simd(const emit_factors *f, const uint8_t *in, float *out, int32_t n) {
-    (void)f, (void)in, (void)out, (void)n;
+static int32_t emit_floats_simd(const emit_factors *f, const uint8_t *in, float *out, int32_t n, int32_t ahead) {
+    (void)f, (void)in, (void)out, (void)n, (void)ahead;
     return 0;
 }
 
-static int32_t emit_u16s_simd(const emit_factors *f, const uint8_t *in, uint16_t *out, int32_t n) {
-    (void)f, (void)in, (void)out, (void)n;
+static int32_t emit_u16s_simd(const emit_factors *f, const uint8_t *in, uint16_t *out, int32_t n, int32_t ahead) {
+    (void)f, (void)in, (void)out, (void)n, (void)ahead;
     return 0;
 }
 
-static int32_t emit_u8s_simd(const emit_factors *f, const uint8_t *in, uint8_t *out, int32_t n) {
-    (void)f, (void)in, (void)out, (void)n;
+static int32_t emit_u8s_simd(const emit_factors *f, const uint8_t *in, uint8_t *out, int32_t n, int32_t ahead) {
+    (void)f, (void)in, (void)out, (void)n, (void)ahead;
     return 0;
 }
 

@@ -95,25 +95,32 @@ static inline wide v_factorable(ea_v words) {
 static inline ea_v v_factor(int32_t f) { return v_set32((int32_t)((uint32_t)(f & 127) << 16 | (uint16_t)(f >> 7))); }
 static inline wide v_times(wide a, ea_v f) { return (wide){v_mul_pairs16(a.low, f), v_mul_pairs16(a.high, f)}; }
 
-/* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate. */
-static inline __m256 affine8(const uint8_t *in, const float *high, const float *low, const float *b) {
+/* The factors of eight values, in registers. */
+typedef struct {
+    __m256 high, low, b;
+} v_factors8;
+static inline v_factors8 v_load_factors8(const float *high, const float *low, const float *b) {
+    return (v_factors8){_mm256_loadu_ps(high), _mm256_loadu_ps(low), _mm256_loadu_ps(b)};
+}
+/* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate.
+ * p * high is exact, so that a fused multiply-add gives the same bits. */
+static inline __m256 affine8(const uint8_t *in, const v_factors8 *f) {
     const __m256 p = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)in)));
-    const __m256 rest = _mm256_add_ps(_mm256_mul_ps(p, _mm256_loadu_ps(low)), _mm256_loadu_ps(b));
-    return _mm256_add_ps(_mm256_mul_ps(p, _mm256_loadu_ps(high)), rest);
+    return _mm256_fmadd_ps(p, f->high, _mm256_add_ps(_mm256_mul_ps(p, f->low), f->b));
 }
 static inline __m128i quantised8(__m256 value, float top) {
     const __m256 inside = _mm256_min_ps(_mm256_max_ps(value, _mm256_setzero_ps()), _mm256_set1_ps(top));
     const __m256i q = _mm256_cvtps_epi32(inside);
     return _mm_packus_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
 }
-static inline void v_store_floats8(float *to, const uint8_t *in, const float *high, const float *low, const float *b) {
-    _mm256_storeu_ps(to, affine8(in, high, low, b));
+static inline void v_store_floats8(float *to, const uint8_t *in, const v_factors8 *f) {
+    _mm256_storeu_ps(to, affine8(in, f));
 }
-static inline void v_store_words8(uint16_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
-    _mm_storeu_si128((__m128i *)to, quantised8(affine8(in, high, low, b), 65535.0f));
+static inline void v_store_words8(uint16_t *to, const uint8_t *in, const v_factors8 *f) {
+    _mm_storeu_si128((__m128i *)to, quantised8(affine8(in, f), 65535.0f));
 }
-static inline void v_store_bytes8(uint8_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
-    const __m128i words = quantised8(affine8(in, high, low, b), 255.0f);
+static inline void v_store_bytes8(uint8_t *to, const uint8_t *in, const v_factors8 *f) {
+    const __m128i words = quantised8(affine8(in, f), 255.0f);
     _mm_storel_epi64((__m128i *)to, _mm_packus_epi16(words, words));
 }
 /* Byte 3 i + c of the three vectors in a row is byte i of channel c, the others 0x80. */
@@ -137,5 +144,8 @@ static inline void v_store_triples(uint8_t *to, const uint8_t *first, const uint
 /* Into the second level: there wait more loads at a time than in the first. Always inlined, or gcc takes the function,
  * which seems to do nothing, away. */
 static inline __attribute__((always_inline)) void v_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
+
+/* A line that will be written: fetched as this CPU's own, so that the write need not wait for it. */
+static inline __attribute__((always_inline)) void v_prefetch_to_write(const void *p) { __builtin_prefetch(p, 1, 3); }
 
 #endif

@@ -140,30 +140,37 @@ static inline uint8x16_t times_lane(uint8x16_t a, uint8x16_t b) { return EA_FROM
 static inline ea_v times_half(ea_v a, ea_v b) { return EA_BOTH(times_lane); }
 static inline wide v_times(wide a, ea_v f) { return (wide){times_half(a.low, f), times_half(a.high, f)}; }
 
-/* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate. */
-static inline float32x4x2_t affine8(const uint8_t *in, const float *high, const float *low, const float *b) {
+/* The factors of eight values, in registers. */
+typedef struct {
+    float32x4x2_t high, low, b;
+} v_factors8;
+static inline v_factors8 v_load_factors8(const float *high, const float *low, const float *b) {
+    return (v_factors8){vld1q_f32_x2(high), vld1q_f32_x2(low), vld1q_f32_x2(b)};
+}
+/* Eight bytes to floats p * high + (p * low + b); the _words and _bytes stores round those half to even and saturate.
+ * p * high is exact, so that a fused multiply-add gives the same bits. */
+static inline float32x4x2_t affine8(const uint8_t *in, const v_factors8 *f) {
     const uint16x8_t words = vmovl_u8(vld1_u8(in));
     const float32x4_t p[2] = {vcvtq_f32_u32(vmovl_u16(vget_low_u16(words))), vcvtq_f32_u32(vmovl_high_u16(words))};
     float32x4x2_t value;
     for (int i = 0; i < 2; i++) {
-        const float32x4_t rest = vaddq_f32(vmulq_f32(p[i], vld1q_f32(low + 4 * i)), vld1q_f32(b + 4 * i));
-        value.val[i] = vaddq_f32(vmulq_f32(p[i], vld1q_f32(high + 4 * i)), rest);
+        value.val[i] = vfmaq_f32(vaddq_f32(vmulq_f32(p[i], f->low.val[i]), f->b.val[i]), p[i], f->high.val[i]);
     }
     return value;
 }
 static inline uint16x8_t quantised8(float32x4x2_t value) {
     return vqmovun_high_s32(vqmovun_s32(vcvtnq_s32_f32(value.val[0])), vcvtnq_s32_f32(value.val[1]));
 }
-static inline void v_store_floats8(float *to, const uint8_t *in, const float *high, const float *low, const float *b) {
-    const float32x4x2_t value = affine8(in, high, low, b);
+static inline void v_store_floats8(float *to, const uint8_t *in, const v_factors8 *f) {
+    const float32x4x2_t value = affine8(in, f);
     vst1q_f32(to, value.val[0]);
     vst1q_f32(to + 4, value.val[1]);
 }
-static inline void v_store_words8(uint16_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
-    vst1q_u16(to, quantised8(affine8(in, high, low, b)));
+static inline void v_store_words8(uint16_t *to, const uint8_t *in, const v_factors8 *f) {
+    vst1q_u16(to, quantised8(affine8(in, f)));
 }
-static inline void v_store_bytes8(uint8_t *to, const uint8_t *in, const float *high, const float *low, const float *b) {
-    vst1_u8(to, vqmovn_u16(quantised8(affine8(in, high, low, b))));
+static inline void v_store_bytes8(uint8_t *to, const uint8_t *in, const v_factors8 *f) {
+    vst1_u8(to, vqmovn_u16(quantised8(affine8(in, f))));
 }
 /* 16 bytes of each channel as 16 triples. */
 static inline void v_store_triples(uint8_t *to, const uint8_t *first, const uint8_t *second, const uint8_t *third) {
@@ -172,5 +179,8 @@ static inline void v_store_triples(uint8_t *to, const uint8_t *first, const uint
 /* Into the second level: there wait more loads at a time than in the first. Always inlined, or gcc takes the function,
  * which seems to do nothing, away. */
 static inline __attribute__((always_inline)) void v_prefetch(const uint8_t *p) { __builtin_prefetch(p, 0, 2); }
+
+/* A line that will be written: fetched as this CPU's own, so that the write need not wait for it. */
+static inline __attribute__((always_inline)) void v_prefetch_to_write(const void *p) { __builtin_prefetch(p, 1, 3); }
 
 #endif

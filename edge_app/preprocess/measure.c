@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "dispatch.h"
 #include "pixel.h"
 
 /* Four histograms side by side, so that equal neighbours do not wait for each other's count. */
@@ -37,7 +38,7 @@ static uint32_t sum_of(const uint8_t *v, int32_t n) {
 static ea_sample_function sample_function(const ea_plan *plan, int path) {
     if (path == EA_PATH_SIMD && plan->groups > 0) {
 #if defined(__x86_64__)
-        if (__builtin_cpu_supports("avx2")) return ea_sample_avx2;
+        if (ea_has_avx2()) return ea_sample_avx2;
 #elif defined(__aarch64__)
         return ea_sample_neon;
 #endif

@@ -21,6 +21,7 @@ from edge_app.judge import judge, make_recipe
 from edge_app.model import ModelCard, resolve
 from edge_app.preprocess import Geometry
 from edge_app.runtime.base import TensorInfo
+from edge_app.runtime.ort import keep_products_exact
 from edge_app.toolchain.calibration import tensor
 from edge_app.toolchain.dataset import Dataset, read_picture, read_truth
 from edge_app.toolchain.metrics import Truth, average_precision
@@ -87,6 +88,7 @@ def run_cpu(
     """Outputs of a model on the CPU for every sample."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    keep_products_exact(options)
     source = model if isinstance(model, bytes) else str(model)
     session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     results = []

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from edge_app.config.manifest import Artifact
 from edge_app.config.save import set_canary
-from edge_app.detections import Detections
+from edge_app.detections import Classes, Detections
 from edge_app.engine import Engine, fit_of, source_of, tensor_of
 from edge_app.errors import InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
@@ -24,6 +24,9 @@ from edge_app.verdict import PowerMode
 SCORE_TOLERANCE = 0.2
 """By how much a score may differ: plans of one model are quantised differently."""
 IOU_AT_LEAST = 0.6
+NAMED_AT = 0.7
+"""A classifier must name its canary with at least this: no other label can then be within the tolerance."""
+Found = Detections | Classes
 Scores = npt.NDArray[np.float32]
 SYNTHETIC = re.compile(r"^synthetic product=(\d+) seed=(\d+)$")
 
@@ -31,8 +34,10 @@ SYNTHETIC = re.compile(r"^synthetic product=(\d+) seed=(\d+)$")
 class Canary:
     """A picture, and what the float model found in it."""
 
-    def __init__(self, frame: Frame, expected: Detections, firm: Scores) -> None:
+    def __init__(self, frame: Frame, expected: Found, firm: Scores) -> None:
         """`firm` [C]: what is at or above its label's score must be found again, and nothing else well above it.
+
+        Of a classifier the score of the label that it gave must come again.
 
         Raises:
             InvalidOutput: nothing that is expected is firm, so that any answer but a false alarm would do.
@@ -46,16 +51,31 @@ class Canary:
             EdgeAppError: the run failed.
         """
         work = engine.bind()
-        engine.preprocess(self._frame, work)
+        engine.preprocess(self._frame, work, (0, 0, self._frame.width, self._frame.height))
         on_npu = engine.session.provider == "qnn"
         engine.run(work, PowerMode.BURST if on_npu else PowerMode.NONE)
         found = engine.result(work)
-        if not isinstance(found, Detections):
-            raise InvalidOutput("a classifier answered a detector's canary")
-        return difference(self._expected, found, self._firm)
+        if isinstance(found, Classes) and isinstance(self._expected, Classes):
+            return difference_of_classes(self._expected, found)
+        if isinstance(found, Detections) and isinstance(self._expected, Detections):
+            return difference(self._expected, found, self._firm)
+        raise InvalidOutput(
+            "the canary is another kind of model's",
+            wanted=type(self._expected).__name__.lower(),
+            got=type(found).__name__.lower(),
+        )
 
 
-def _checked(expected: Detections, firm: Scores) -> Scores:
+def _checked(expected: Found, firm: Scores) -> Scores:
+    if isinstance(expected, Classes):
+        if expected.scores.max() < NAMED_AT:
+            raise InvalidOutput(
+                "the canary proves nothing: the model is not sure what its picture shows",
+                wanted=f"a label with a score of at least {NAMED_AT}",
+                got=f"label {expected.best} with {expected.scores.max():.3f}",
+                remedy="record one that it is sure of: edge_app model canary NAME --picture P",
+            )
+        return firm
     if not (expected.scores >= firm[expected.labels]).any():
         best = f"{expected.scores.max():.3f}, label {expected.labels[0]}" if len(expected) else "nothing found"
         raise InvalidOutput(
@@ -83,6 +103,15 @@ def difference(expected: Detections, found: Detections, firm: Scores) -> str | N
                     f"label {one.labels[index]} at {one.scores[index]:.2f}, box {one.boxes_px[index].tolist()}: {what}"
                 )
     return None
+
+
+def difference_of_classes(expected: Classes, found: Classes) -> str | None:
+    """What of a classifier's scores for the canary's picture is not as it was stored; None if nothing."""
+    label = expected.best
+    was, now = float(expected.scores[label]), float(found.scores[label])
+    if abs(now - was) <= SCORE_TOLERANCE:
+        return None
+    return f"label {label} at {was:.2f}: now {now:.2f}, and label {found.best} at {found.scores.max():.2f}"
 
 
 def _has(others: Detections, one: Detections, index: int) -> bool:
@@ -115,8 +144,6 @@ def load_canary(card: ModelCard) -> Canary | None:
     decode = card.decoder(infos, firm * np.float32(0.5), card.head)
     geometry = Plan(source_of(frame), tensor_of(card.input), fit_of(card.input)).geometry
     expected = decode(tuple(outputs.values()), geometry)
-    if not isinstance(expected, Detections):
-        raise ModelError("the canary is no detector's", where=str(file))
     try:
         return Canary(frame, expected, firm)
     except InvalidOutput as error:
@@ -172,8 +199,6 @@ def record_canary(card: ModelCard, picture: str, file_name: str = "canary.npz") 
     engine.preprocess(frame, work)
     engine.run(work, PowerMode.NONE)
     found = engine.result(work)
-    if not isinstance(found, Detections):
-        raise ModelError("only a detector can have a canary", where=str(card.file))
     Canary(frame, found, firm)  # one that proves nothing is refused before anything is written
     file = card.folder / file_name
     arrays = {info.name: output for info, output in zip(session.outputs, work.binding.outputs, strict=True)}

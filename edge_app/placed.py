@@ -101,8 +101,8 @@ class Placed:
 def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> Placed:
     """Loads the plans that this pipeline has on this machine. `name` is what its recipe is called.
 
-    A plan on the NPU is proven with the model's canary before it is used; of two models, with the detector's. Without
-    one a plan is trusted as it was built, also after a fault: the log says so.
+    A plan on the NPU is proven with the model's canary before it is used; of two models, with each one's. A model
+    without one is trusted as it was built, also after a fault: the log says so.
 
     Raises:
         RuntimeFault: `provider: qnn`, and the NPU can't be had (exit 5).
@@ -122,10 +122,12 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
             recipes, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
     sampler = watch_zones(pipeline, options)
-    canary = load_canary(card) if pipeline.detector is None else detector_canary(pipeline.detector)
-    if canary is None and options.on_npu:
-        log.warning("no canary proves this pipeline's plans: after a fault they are used again unproven")
-    mechanic, governor = _with_scheduler(pipeline, options, sampler, canary)
+    canaries = [load_canary(card)]
+    if pipeline.detector is not None:
+        canaries.insert(0, detector_canary(pipeline.detector))
+    if None in canaries and options.on_npu:
+        log.warning("a model without a canary: its part of a plan is used again unproven after a fault")
+    mechanic, governor = _with_scheduler(pipeline, options, sampler, canaries)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
     log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
@@ -135,7 +137,7 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
         governor,
         mechanic,
         sampler,
-        canary is not None,
+        any(canaries),
         options.soc,
         options.simulated,
         alarms,
@@ -183,14 +185,14 @@ def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:
 
 
 def _with_scheduler(
-    pipeline: Pipeline, options: Options, sampler: Sampler | None, canary: Canary | None
+    pipeline: Pipeline, options: Options, sampler: Sampler | None, canaries: list[Canary | None]
 ) -> tuple[Mechanic, Governor]:
     policy = build_policy(
         pipeline.scheduler,
         tuple(options.openers),
         options.agrees,
         zones=None if sampler is None else sampler.zones,
-        canaries=canary is not None,
+        canaries=any(canaries),
         alike=pipeline.detector is None,  # else the classifier runs once for each crop
     )
     deadline_ms = pipeline.limits.deadline_ms
@@ -200,13 +202,15 @@ def _with_scheduler(
         zones=(lambda: None) if sampler is None else (lambda: sampler.latest),
         normal=options.reason,
     )
-    return Mechanic(governor, options.openers, partial(_prove, canary), pipeline.runtime.warmup_runs), governor
+    return Mechanic(governor, options.openers, partial(_prove, canaries), pipeline.runtime.warmup_runs), governor
 
 
-def _prove(canary: Canary | None, engine: Engine) -> str | None:
-    if canary is None:
-        return None
-    return canary.prove(engine.detector if isinstance(engine, TwoStageEngine) else engine)
+def _prove(canaries: list[Canary | None], engine: Engine) -> str | None:
+    engines = engine.both if isinstance(engine, TwoStageEngine) else (engine,)
+    for canary, one in zip(canaries, engines, strict=True):
+        if canary is not None and (wrong := canary.prove(one)) is not None:
+            return wrong
+    return None
 
 
 def _refuse_without_plan(pipeline: Pipeline, options: Options, mechanic: Mechanic, governor: Governor) -> None:

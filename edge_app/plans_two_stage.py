@@ -92,8 +92,6 @@ def two_stage_options(
 def detector_canary(detector: Detector) -> Canary | None:
     """The canary of the detector; None if it has none, or if `detector.score` asks for more than it was recorded for.
 
-    It proves the detector's half of a plan. A classifier has no canary: its half is taken as it was built.
-
     Raises:
         ModelError: see `load_canary`.
     """

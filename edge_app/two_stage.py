@@ -85,9 +85,9 @@ class TwoStageEngine(Engine):
         self.session = PairSession(first.session, second.session)
 
     @property
-    def detector(self) -> Engine:
-        """The detector alone: what a canary can prove."""
-        return self._first
+    def both(self) -> tuple[Engine, Engine]:
+        """Detector and classifier alone: what canaries prove."""
+        return self._first, self._second
 
     def bind(self) -> PairWork:
         """Buffers of both for one slot."""

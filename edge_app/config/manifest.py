@@ -51,11 +51,13 @@ class Measured(Section):
 
 
 class Canary(Section):
-    """A stored inference: outputs of the float model for one drawn picture. The null session replays it."""
+    """A stored inference: outputs of the float model for one picture. The null session replays it."""
 
     file: str
     sha256: Sha256 = Field(pattern=r"^[0-9a-f]{64}$")
-    picture: str = Field(title="Picture", description="How its input is made again, e.g. `synthetic product=1 seed=2`.")
+    picture: str = Field(
+        title="Picture", description="How its input is made again: `synthetic product=1 seed=2`, or a file."
+    )
 
 
 class Toolversions(Section):

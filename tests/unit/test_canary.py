@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import colours
 import cv2
 import numpy as np
 import onnx
@@ -14,10 +15,12 @@ from edge_app.commands.model_canary import run_canary
 from edge_app.config.pipeline import Model
 from edge_app.config.save import set_operating
 from edge_app.config.tensor import Preprocess
-from edge_app.detections import Detections
+from edge_app.detections import Classes, Detections
+from edge_app.engine import Engine
 from edge_app.errors import ConfigError, InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.model import ModelCard, load, resolve
+from edge_app.runtime.cpu import open_cpu
 from edge_app.toolchain.described import Given
 from edge_app.toolchain.import_ import import_model, write_folder
 
@@ -126,3 +129,44 @@ def test_the_command_records_again_with_the_same_picture(folder: Path, tmp_path:
     arguments.picture = "nowhere.png"
     with pytest.raises(ConfigError, match="no such picture"):
         run_canary(arguments)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def colour_folder(tmp_path: Path) -> Path:
+    given = Given("colours", "classify", labels=colours.LABELS, **colours.PREPROCESS)  # type: ignore[arg-type]
+    onnx.save(colours.classifier(), tmp_path / "colours.onnx")
+    made = import_model(colours.classifier(), given, "colours")
+    folder = write_folder(made, given, tmp_path / "colours", tmp_path / "colours.onnx")
+    cv2.imwrite(str(folder / "green.png"), colours.picture("green"))
+    cv2.imwrite(str(folder / "grey.png"), np.full((90, 90, 3), 128, np.uint8))
+    return folder
+
+
+def test_a_classifier_must_give_its_canary_the_same_label_as_surely(colour_folder: Path) -> None:
+    record_canary(card_of(colour_folder), "green.png")
+    canary = load_canary(card_of(colour_folder))
+    assert canary is not None
+    engine = load(colour_folder)._engine
+    assert canary.prove(engine) is None
+    for scores, said in (([0.0, 0.1, 0.9], "now 0.10, and label 2 at 0.90"), ([0.3, 0.7, 0.0], "now 0.70")):
+        engine.decode = lambda _outputs, _geometry, scores=scores: Classes(np.array(scores, np.float32))  # type: ignore[misc]
+        assert said in str(canary.prove(engine))
+    engine.decode = lambda _outputs, _geometry: Detections.none()
+    with pytest.raises(InvalidOutput, match="another kind"):
+        canary.prove(engine)
+
+
+def test_a_picture_that_a_classifier_is_not_sure_of_is_refused(colour_folder: Path) -> None:
+    with pytest.raises(InvalidOutput, match="not sure"):
+        record_canary(card_of(colour_folder), "grey.png")
+    assert not (colour_folder / "canary.npz").exists()
+
+
+def test_a_canary_is_seen_whole_where_the_pipeline_looks_at_a_part_of_its_frames(colour_folder: Path) -> None:
+    record_canary(card_of(colour_folder), "green.png")
+    card = card_of(colour_folder)
+    canary = load_canary(card)
+    assert canary is not None
+    session = open_cpu(card.file)
+    decode = card.decoder(session.outputs, np.full(3, 0.5, np.float32), card.head)
+    assert canary.prove(Engine(session, card.input, decode, region_px=(600, 400, 1200, 1000))) is None

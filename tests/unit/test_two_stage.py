@@ -222,7 +222,7 @@ def test_the_detectors_half_is_proven_by_its_canary(tmp_path: Path, toy_model: P
     assert made.mechanic.self_test() is None
     engine = made.engines[PlanKind.CPU]
     assert isinstance(engine, TwoStageEngine)
-    engine.detector.decode = lambda _outputs, _geometry: Detections.none()
+    engine.both[0].decode = lambda _outputs, _geometry: Detections.none()
     assert "not found again" in (made.mechanic.self_test() or "")
     for without in ({**section, "score": 0.999}, {"path": str(toy_model)}):
         assert not placed(pipeline(tmp_path, toy_model, detector=without)).has_canary

@@ -92,7 +92,7 @@ def _read(file: Path) -> KeyPair:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise KeyFileError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # bad UTF-8 and endless numbers too
         raise KeyFileError(f"{file}: not a key file: {error}") from error
     name = data.get("name")
     secret = data.get("secret")

@@ -109,7 +109,7 @@ def kind_of(file: Path) -> tuple[str, Callable[[Path], object]]:
         return "public key", read_public
     try:
         is_list = "client" in tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         is_list = True
     return ("clients", load_clients) if is_list else ("key", check_secret)
 

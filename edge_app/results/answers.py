@@ -9,7 +9,7 @@ from typing import Any
 from edge_app import clock
 from edge_app.results import wire
 from edge_app.results.alarms import Alarms, alarm_fields
-from edge_app.results.commands import COMMANDS, Code, Handler, RefusedError, Reply, Request
+from edge_app.results.commands import COMMANDS, Code, Deferred, Handler, RefusedError, Reply, Request
 from edge_app.results.identity import NodeIdentity, NodeStatus
 from edge_app.results.parts import Parts
 from edge_app.verdict import Mode, Reason, SchedReason, Verdict
@@ -90,6 +90,21 @@ class Answers:
                 "codes": list(Code),
             }
         )
+
+    def naming(self, trigger: Handler) -> Handler:
+        """`trigger` as the line serves it, which may name the part as `announce` does: the two never contradict."""
+
+        def serve(request: Request) -> Reply | Deferred:
+            trigger_id, part_id = request.args["trigger_id"], request.args.get("part_id")
+            new = part_id is not None and self._parts.announce(trigger_id, part_id)
+            try:
+                return trigger(request)
+            except Exception:
+                if new:
+                    self._parts.withdraw(trigger_id)
+                raise
+
+        return serve
 
     def _announce(self, request: Request) -> Reply:
         self._parts.announce(request.args["trigger_id"], request.args["part_id"])

@@ -62,7 +62,7 @@ def load_clients(file: Path) -> dict[str, Client]:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError("can't read the list of clients", where=str(file), got=error.strerror) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # bad UTF-8 and endless numbers too
         raise ConfigError("not a TOML file", where=str(file), wanted=EXAMPLE, got=str(error)) from error
     if mode & 0o022:
         raise ConfigError(
@@ -93,7 +93,7 @@ def _client(entry: Any, where: str) -> Client:
         raise ConfigError("name: wanted printable text", where=where)
     if not is_key(public):
         raise ConfigError("public: not a key", where=where, wanted="40 characters, see `edge_app keys show`")
-    if role not in roles:
+    if not isinstance(role, str) or role not in roles:
         raise ConfigError("role: unknown", where=where, wanted=", ".join(roles), got=str(role))
     return Client(name, public, roles[role])
 

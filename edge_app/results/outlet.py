@@ -93,8 +93,11 @@ class Outlet:
         own = {**answers.handlers, "replay": self._replay.replay, "epochs": self._replay.epochs}
         if self._evidence is not None:
             own["image"] = self._evidence.image
+        served = {**own, **handlers}
+        if "trigger" in served:
+            served["trigger"] = answers.naming(served["trigger"])
         service = Service(
-            {**own, **handlers},
+            served,
             client=gate.client if gate else lambda _user: LOCAL,
             mode=lambda: str(self._status().mode),
             archive=self._archive,
@@ -167,7 +170,8 @@ class Outlet:
             taken_off = self._locks.reload()
         except ConfigError as error:
             log.error("%s", error)
-            self.alarm("CLIENTS_INVALID", True, error.what, "correct the file, then send SIGHUP again")
+            text = f"{error.where}: {error.what}; the list that was read before stays in force"
+            self.alarm("CLIENTS_INVALID", True, text, "correct the file, then send SIGHUP again")
             return
         self.alarm("CLIENTS_INVALID", False, "the list of clients is read again", "")
         if taken_off and self._bus is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from edge_app import clock
@@ -45,9 +45,9 @@ class ReplyCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._replies: OrderedDict[tuple[str, str], tuple[int, bytes, list[bytes]]] = OrderedDict()
+        self._replies: OrderedDict[tuple[str, str], tuple[int, Request, list[bytes]]] = OrderedDict()
 
-    def get(self, request: Request, frame: bytes, now_us: int) -> list[bytes] | None:
+    def get(self, request: Request, now_us: int) -> list[bytes] | None:
         """The earlier reply, or None.
 
         Raises:
@@ -57,15 +57,15 @@ class ReplyCache:
             known = self._replies.get((request.client, request.request_id))
         if known is None or now_us - known[0] > CACHE_AGE_US:
             return None
-        if known[1] != _digest(frame):
+        if (known[1].command, known[1].args) != (request.command, request.args):
             raise RefusedError(Code.CONFLICT, "this request_id was used for another command; make ids unique")
         return known[2]
 
-    def put(self, request: Request, frame: bytes, reply: list[bytes], now_us: int) -> None:
+    def put(self, request: Request, reply: list[bytes], now_us: int) -> None:
         """Keeps a reply; the oldest goes when there are too many."""
         key = (request.client, request.request_id)
         with self._lock:
-            self._replies[key] = (now_us, _digest(frame), reply)
+            self._replies[key] = (now_us, request, reply)
             self._replies.move_to_end(key)
             while len(self._replies) > CACHED_REPLIES:
                 self._replies.popitem(last=False)
@@ -74,10 +74,6 @@ class ReplyCache:
         """The command came to nothing: it may be tried again."""
         with self._lock:
             self._replies.pop((request.client, request.request_id), None)
-
-
-def _digest(frame: bytes) -> bytes:
-    return hashlib.sha256(frame).digest()
 
 
 class Service:
@@ -122,26 +118,26 @@ class Service:
             request_id = data["request_id"]
             if not self._rate.admits(user or routing_id):
                 raise RefusedError(Code.BUSY, "too many commands; ask again later")
-            return self._answer(data, routing_id, self._client(user), frame)
+            return self._answer(data, routing_id, self._client(user))
         except RefusedError as refusal:
             if refusal.code in TURNED_AWAY:
                 self._turned_away()
             return [self._error(request_id, refusal)]
 
-    def _answer(self, data: Mapping[str, Any], routing_id: bytes, client: Client, frame: bytes) -> list[bytes] | None:
+    def _answer(self, data: Mapping[str, Any], routing_id: bytes, client: Client) -> list[bytes] | None:
         request = check_request(data, client.name, client.role)
         changes = COMMANDS[request.command].changes
         if changes:
-            cached = self._cache.get(request, frame, clock.monotonic_us())
+            cached = self._cache.get(request, clock.monotonic_us())
             if cached is not None:
                 return cached or None  # pending: the one answer comes when it is ready
         outcome = self._guarded(request, self._handler(request))
         if isinstance(outcome, Deferred):
-            self._defer(request, routing_id, outcome, frame if changes else None)
+            self._defer(request, routing_id, outcome, changes=changes)
             return None
-        reply = reply_frames(request, outcome)
+        reply = self._guarded(request, partial(reply_frames, request, outcome))
         if changes:
-            self._cache.put(request, frame, reply, clock.monotonic_us())
+            self._cache.put(request, reply, clock.monotonic_us())
         return reply
 
     def _handler(self, request: Request) -> Callable[[], Reply | Deferred]:
@@ -160,21 +156,19 @@ class Service:
             log.exception("command %s failed", request.command)
             raise RefusedError(Code.INTERNAL, f"{type(error).__name__}; see the node's log") from error
 
-    def _defer(self, request: Request, routing_id: bytes, deferred: Deferred, keep: bytes | None) -> None:
-        """`keep`: the request, if its reply is to be cached."""
-
+    def _defer(self, request: Request, routing_id: bytes, deferred: Deferred, *, changes: bool) -> None:
         def job() -> None:
             try:
-                frames = reply_frames(request, self._guarded(request, deferred.work))
-                if keep is not None:
-                    self._cache.put(request, keep, frames, clock.monotonic_us())
+                frames = self._guarded(request, lambda: reply_frames(request, deferred.work()))
+                if changes:
+                    self._cache.put(request, frames, clock.monotonic_us())
             except RefusedError as refusal:
                 self._cache.forget(request)
                 frames = [self._error(request.request_id, refusal)]
             self._send(Answer(routing_id, frames))
 
-        if keep is not None:
-            self._cache.put(request, keep, ReplyCache.PENDING, clock.monotonic_us())
+        if changes:
+            self._cache.put(request, ReplyCache.PENDING, clock.monotonic_us())
         if not self._archive.submit(job):
             self._cache.forget(request)
             raise RefusedError(Code.BUSY, "too many wait for the disk; ask again later")

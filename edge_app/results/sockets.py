@@ -202,6 +202,9 @@ class Sockets:
         sock.set(zmq.MAXMSGSIZE, wire.MAX_COMMAND_BYTES)
         if kind == zmq.ROUTER:
             sock.set(zmq.ROUTER_MANDATORY, 1)
+            # Else a client that chose its own identity meets silence for ever, if its old connection is half-open
+            # when it comes back.
+            sock.set(zmq.ROUTER_HANDOVER, 1)
             sock.set(zmq.SNDHWM, ROUTER_SNDHWM)
         else:
             sock.set(zmq.SNDHWM, PUB_SNDHWM)

@@ -72,6 +72,21 @@ def test_check_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture
     assert found["a.public.toml"] is None
 
 
+@pytest.mark.parametrize("name", ["x.secret.toml", "x.public.toml", "x.toml", "x.yaml"])
+@pytest.mark.parametrize(
+    "content", [b"", bytes(range(256)), b"a=" + b"[" * 20_000, b"a=" + b"9" * 5_000, b"client=[1]"]
+)
+def test_check_of_anything_is_a_finding_not_a_traceback(
+    tmp_path: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    file.chmod(0o600)
+    assert main(["keys", "check", str(file), "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["files"]
+    assert found["problem"]
+
+
 def entry(public_file: Path) -> str:
     pair = read_public(public_file)
     return f'[[client]]\nname = "{pair.name}"\npublic = "{pair.public}"\nrole = "viewer"\n'

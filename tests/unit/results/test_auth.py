@@ -184,7 +184,9 @@ def test_a_list_that_can_not_be_read_leaves_the_old_one_in_force(node: Outlet, p
     plant.clients.write_text("[[client]]\nname = 'half an entry'")
     node.reload()
     with connect(node, plant.keys("viewer")) as line:
-        assert [a["alarm"] for a in line.command("status")["alarms"]] == ["CLIENTS_INVALID"]
+        (alarm,) = line.command("status")["alarms"]
+        assert alarm["alarm"] == "CLIENTS_INVALID"
+        assert str(plant.clients) in alarm["text"]
         plant.allow("viewer")
         node.reload()
         assert line.command("status", timeout_s=5)["alarms"] == []
@@ -243,6 +245,10 @@ PUBLIC = "A" * 40
         (f'[[client]]\nname="\\u001b"\npublic="{PUBLIC}"\nrole="viewer"', "name: wanted"),
         (f"[[client]]\nname='x'\npublic='{PUBLIC}'\nrole='viewer'\n" * 2, "stands twice"),
         ("[[client", "not a TOML file"),
+        (f"[[client]]\nname='x'\npublic='{PUBLIC}'\nrole=['viewer']", "role: unknown"),
+        (f"[[client]]\nname='x'\npublic='{PUBLIC}'\nrole={{a=1}}", "role: unknown"),
+        ("client=" + "[" * 20_000, "not a TOML file"),
+        ("client=" + "9" * 5_000, "not a TOML file"),
     ],
 )
 def test_a_wrong_list_of_clients_is_one_clear_error(tmp_path: Path, text: str, told: str) -> None:

@@ -208,6 +208,25 @@ def test_a_retry_gets_the_first_reply_and_runs_nothing_again() -> None:
     opened.close()
 
 
+def test_a_retry_is_known_by_its_content_not_by_its_bytes(node: Node) -> None:
+    """A program's JSON library may write the fields in another order the next time."""
+    frames = [b'{"command":"announce","request_id":"a","trigger_id":5,"part_id":"A"}',
+              b'{ "part_id": "\\u0041", "trigger_id": 5, "request_id": "a", "later_field": 1, "command": "announce" }']
+    assert [node.client.ask(frame=frame)["ok"] for frame in frames] == [True, True]
+    assert node.client.ask(frame=frames[0].replace(b"A", b"B"))["code"] == "CONFLICT"
+
+
+def test_a_client_that_comes_back_under_its_old_identity_is_answered(node: Node) -> None:
+    """Its old connection may still stand here: half-open, after a cut cable. The newer one takes the place."""
+    old, new = (node.client.context.socket(zmq.DEALER) for _ in range(2))
+    for sock in (old, new):
+        sock.set(zmq.ROUTING_ID, b"plc-1")
+        sock.connect(str(node.outlet.commands_endpoint))
+        sock.send(b'{"command":"hello","request_id":"1"}')
+        assert sock.poll(20_000), "no reply"
+        assert json.loads(sock.recv())["ok"]
+
+
 def test_a_retry_of_what_takes_its_time_runs_nothing_again() -> None:
     calls: list[Request] = []
     go_on = threading.Event()
@@ -236,15 +255,20 @@ def test_a_retry_of_what_takes_its_time_runs_nothing_again() -> None:
     opened.close()
 
 
-def test_a_handler_that_fails_is_an_error_and_the_bus_goes_on(node: Node) -> None:
+def test_a_handler_that_fails_is_an_error_and_the_bus_goes_on() -> None:
     def broken(_request: Request) -> Reply:
         raise ZeroDivisionError("secret")
 
-    opened = outlet(Line(), {"hold": broken})
+    can_not_be_sent = Reply({"secret": object()})
+    handlers: dict[str, Any] = {
+        "hold": broken, "start": lambda _: can_not_be_sent, "stop": lambda _: Deferred(lambda: can_not_be_sent),
+    }  # fmt: skip
+    opened = outlet(Line(), handlers)
     opened.start()
     client = Subscriber(opened)
-    reply = client.ask("hold")
-    assert (reply["code"], "secret" in reply["message"]) == ("INTERNAL", False)
+    for command in handlers:
+        reply = client.ask(command, request_id=command)
+        assert (reply["code"], "secret" in reply["message"]) == ("INTERNAL", False)
     assert client.ask("hello")["ok"]
     assert opened.healthy()
     client.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 import zmq
 from wire_samples import Line, config, outlet
 
-from edge_app.results import Outlet
+from edge_app.results import Code, Outlet, RefusedError, Reply, Request
+from edge_app.results import parts as parts_module
 from edge_app.results import replay as replay_module
+from edge_app.results.parts import Parts
 from edge_app.results.replay import Tail
 from edge_app.verdict import Reason
 
@@ -21,10 +24,10 @@ from edge_app.verdict import Reason
 class Node:
     """A node with a journal, and a DEALER to ask it."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, handlers: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self.line = Line()
         journal = {"path": file} if file is not None else {}
-        self.outlet: Outlet = outlet(self.line, results=config(journal=journal))
+        self.outlet: Outlet = outlet(self.line, handlers, results=config(journal=journal))
         self.outlet.start()
         self.context = zmq.Context()
         self.dealer = self.context.socket(zmq.DEALER)
@@ -168,6 +171,53 @@ def test_an_announcement_names_the_part_unless_it_is_late(node: Node) -> None:
     assert node.ask("announce", trigger_id=1001, part_id="B-9", request_id="3")["code"] == "CONFLICT"
     assert node.ask("announce", trigger_id=1001, part_id="B-7", request_id="4")["ok"]
     assert [r["part_id"] for r in node.replay(node.epoch, 0)["results"]] == ["B-7", None]
+
+
+@pytest.fixture
+def triggered() -> Iterator[Node]:
+    """A line that takes software triggers, and refuses the ninth."""
+
+    def trigger(request: Request) -> Reply:
+        if request.args["trigger_id"] == 9:
+            raise RefusedError(Code.CONFLICT, "trigger ids must rise")
+        return Reply()
+
+    opened = Node(None, {"trigger": trigger})
+    yield opened
+    opened.close()
+
+
+def test_a_trigger_and_an_announcement_never_contradict(triggered: Node) -> None:
+    def code(command: str, trigger_id: int, part_id: str) -> str:
+        reply = triggered.ask(command, trigger_id=trigger_id, part_id=part_id, request_id=str(next(ids)))
+        return str(reply.get("code", "ok"))
+
+    ids = count()
+    assert code("announce", 1, "A") == "ok"
+    assert code("trigger", 1, "B") == "CONFLICT"
+    assert code("trigger", 1, "A") == "ok"
+    assert code("trigger", 2, "B") == "ok"
+    assert code("announce", 2, "C") == "CONFLICT", "the trigger said B, so the result will"
+    assert code("announce", 2, "B") == "ok"
+    assert code("trigger", 9, "D") == "CONFLICT"
+    assert code("announce", 9, "E") == "ok", "a trigger that was refused names no part"
+
+
+def test_parts_are_forgotten_only_once_their_trigger_is_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "KEPT", 10)
+    parts = Parts()
+    parts.announce(100, "far ahead")
+    for trigger_id in range(1, 51):
+        assert parts.take(trigger_id) is None
+        parts.forget_old()
+    with pytest.raises(RefusedError) as caught:
+        parts.announce(3, "too late for long")
+    assert caught.value.code is Code.TOO_LATE
+    assert parts.take(100) == "far ahead"
+    for trigger_id in range(1000, 1030):
+        parts.announce(trigger_id, "never comes")
+        parts.forget_old()
+    assert [parts.take(trigger_id) for trigger_id in (1019, 1020)] == [None, "never comes"], "bounded all the same"
 
 
 @pytest.mark.parametrize("after", [0, 1, 40, 60, 89, 90, 91, 500])

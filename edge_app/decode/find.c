@@ -27,6 +27,39 @@ static int finite_boxes(const ea_boxes *b) {
            ea_all_finite(b->x1, (size_t)b->count) && ea_all_finite(b->y1, (size_t)b->count);
 }
 
+/* Best class of one anchor, where the best of all is not above its own threshold. */
+static int32_t best_above_own(const ea_head *head, const float *scores, size_t n, float *score) {
+    int32_t label = -1;
+    for (int32_t c = 0; c < head->classes; c++) {
+        const float s = scores[(size_t)c * n];
+        if (s > head->thresholds[c] && (label < 0 || s > *score)) { *score = s; label = c; }
+    }
+    return label;
+}
+
+static int32_t any_above(const float *best, size_t count, float floor) {
+    int32_t any = 0;
+    for (size_t i = 0; i < count; i++) any |= best[i] > floor;
+    return any;
+}
+
+/* Candidates among anchors first .. first + count - 1, count <= EA_STRETCH, whose best scores are known. */
+static void add_stretch(const ea_head *head, const float *t, size_t first, size_t count, const float *best, ea_boxes *found) {
+    const size_t n = (size_t)head->anchors;
+    const float *scores = t + 4 * n + first;
+    int32_t labels[EA_STRETCH];
+    if (!any_above(best, count, head->lowest)) return;
+    ea_first_rows_f32(scores, n, (size_t)head->classes, count, best, labels);
+    for (size_t i = 0; i < count; i++) {
+        if (!(best[i] > head->lowest)) continue;
+        const float *a = t + first + i;
+        float score = best[i];
+        int32_t label = labels[i];
+        if (!(score > head->thresholds[label])) label = best_above_own(head, scores + i, n, &score);
+        if (label >= 0) add_centred(found, a[0], a[n], a[2 * n], a[3 * n], score, label);
+    }
+}
+
 /* [4+C, N]: x, y, w, h in px, then scores. */
 static int find_yolov8(const ea_head *head, const float *t, ea_boxes *found) {
     const size_t n = (size_t)head->anchors;
@@ -36,17 +69,8 @@ static int find_yolov8(const ea_head *head, const float *t, ea_boxes *found) {
         size_t count = n - first < EA_BLOCK ? n - first : EA_BLOCK;
         float best[EA_BLOCK];
         if (!ea_block_max_f32(scores + first, n, (size_t)head->classes, count, best)) return EA_NOT_FINITE;
-        for (size_t i = 0; i < count; i++) {
-            if (!(best[i] > head->lowest)) continue;
-            const float *a = t + first + i;
-            float score = 0.0f;
-            int32_t label = -1;
-            for (int32_t c = 0; c < head->classes; c++) {
-                float s = a[(4 + (size_t)c) * n];
-                if (s > head->thresholds[c] && (label < 0 || s > score)) { score = s; label = c; }
-            }
-            if (label >= 0) add_centred(found, a[0], a[n], a[2 * n], a[3 * n], score, label);
-        }
+        for (size_t at = 0; at < count; at += EA_STRETCH)
+            add_stretch(head, t, first + at, count - at < EA_STRETCH ? count - at : EA_STRETCH, best + at, found);
     }
     return EA_OK;
 }

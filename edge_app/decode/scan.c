@@ -13,6 +13,9 @@ typedef __m256i vector;
 #define MAX_U32 _mm256_max_epu32
 #define MAX_U16 _mm256_max_epu16
 #define MAX_U8 _mm256_max_epu8
+#define SAME_F32(a, b) _mm256_castps_si256(_mm256_cmp_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), _CMP_EQ_OQ))
+#define SELECT(mask, a, b) _mm256_blendv_epi8(b, a, mask)
+#define SET_S32 _mm256_set1_epi32
 static int has_simd(void) { return __builtin_cpu_supports("avx2"); }
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -23,6 +26,9 @@ typedef uint8x16_t vector;
 #define MAX_U32(a, b) vreinterpretq_u8_u32(vmaxq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)))
 #define MAX_U16(a, b) vreinterpretq_u8_u16(vmaxq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)))
 #define MAX_U8(a, b) vmaxq_u8(a, b)
+#define SAME_F32(a, b) vreinterpretq_u8_u32(vceqq_f32(vreinterpretq_f32_u8(a), vreinterpretq_f32_u8(b)))
+#define SELECT(mask, a, b) vbslq_u8(mask, a, b)
+#define SET_S32(v) vreinterpretq_u8_s32(vdupq_n_s32(v))
 static int has_simd(void) { return 1; }
 #endif
 
@@ -42,6 +48,21 @@ static int has_simd(void) { return 1; }
 BLOCK_MAX(whole_block_u32, uint32_t, MAX_U32)
 BLOCK_MAX(whole_block_u16, uint16_t, MAX_U16)
 BLOCK_MAX(whole_block_u8, uint8_t, MAX_U8)
+
+/* From the last row to the first, so that the first one stays. */
+EA_SIMD static void whole_stretch_first(const float *t, size_t stride, size_t rows, const float *best, int32_t *row) {
+    enum { VECTORS = EA_STRETCH * sizeof(float) / sizeof(vector), EACH = sizeof(vector) / sizeof(float) };
+    vector top[VECTORS], found[VECTORS];
+    for (size_t k = 0; k < VECTORS; k++) {
+        top[k] = LOAD(best + k * EACH);
+        found[k] = SET_S32(-1);
+    }
+    for (size_t r = rows; r-- > 0;) {
+        const vector here = SET_S32((int32_t)r);
+        for (size_t k = 0; k < VECTORS; k++) found[k] = SELECT(SAME_F32(LOAD(t + r * stride + k * EACH), top[k]), here, found[k]);
+    }
+    for (size_t k = 0; k < VECTORS; k++) STORE(row + k * EACH, found[k]);
+}
 #endif
 
 /* Negative for NaN and infinity: their magnitude bits lie above those of the largest float. */
@@ -119,4 +140,18 @@ void ea_block_max_u16(const uint16_t *t, size_t stride, size_t rows, size_t coun
     memcpy(best, t, 2 * count);
     for (size_t r = 1; r < rows; r++)
         for (size_t i = 0; i < count; i++) best[i] = t[r * stride + i] > best[i] ? t[r * stride + i] : best[i];
+}
+
+void ea_first_rows_f32(const float *t, size_t stride, size_t rows, size_t count, const float *best, int32_t *row) {
+#ifdef EA_SIMD
+    if (count == EA_STRETCH && has_simd()) {
+        whole_stretch_first(t, stride, rows, best, row);
+        return;
+    }
+#endif
+    for (size_t i = 0; i < count; i++) {
+        row[i] = -1;
+        for (size_t r = 0; r < rows && row[i] < 0; r++)
+            if (t[r * stride + i] == best[i]) row[i] = (int32_t)r;
+    }
 }

@@ -71,16 +71,19 @@ static inline void v_store_bytes16(uint8_t *to, ea_v a) {
 static inline void v_store_words16(int16_t *to, ea_v a) { _mm256_storeu_si256((__m256i *)to, a); }
 static inline ea_v v_load_same(const uint8_t *p) { return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p)); }
 static inline ea_v v_add_lanes32(ea_v a, ea_v b) {
-    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+    return _mm256_add_epi32(_mm256_blend_epi32(a, b, 0xf0), _mm256_permute2x128_si256(a, b, 0x21));
 }
-/* Words of pixels 0, 2 (low lane) and 1, 3, four each of which the last is not used, as four bytes of each channel. */
-static inline void v_store_quads(uint8_t *const to[3], int32_t at, ea_v words) {
-    const __m128i order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, -1, -1, -1, -1);
-    const ea_v bytes = _mm256_packus_epi16(words, words);
-    const __m128i mixed = _mm_unpacklo_epi8(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-    const __m128i quads = _mm_shuffle_epi8(mixed, order);
-    const int32_t part[3] = {_mm_cvtsi128_si32(quads), _mm_extract_epi32(quads, 1), _mm_extract_epi32(quads, 2)};
-    for (int c = 0; c < 3; c++) memcpy(to[c] + at, &part[c], 4);
+/* Words of pixels 0, 2 (low lane) and 1, 3 in a, 4, 6 and 5, 7 in b, four each of which the last is not used, as eight bytes
+ * of each channel. */
+static inline void v_store_eights(uint8_t *const to[3], int32_t at, ea_v a, ea_v b) {
+    const __m128i by_channel = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const ea_v bytes = _mm256_shuffle_epi8(_mm256_packus_epi16(a, b), _mm256_broadcastsi128_si256(by_channel));
+    const __m128i even = _mm256_castsi256_si128(bytes), odd = _mm256_extracti128_si256(bytes, 1);
+    const __m128i first_two = _mm_unpacklo_epi8(even, odd);
+    _mm_storel_epi64((__m128i *)(to[0] + at), first_two);
+    const int64_t second = _mm_extract_epi64(first_two, 1);
+    memcpy(to[1] + at, &second, 8);
+    _mm_storel_epi64((__m128i *)(to[2] + at), _mm_unpackhi_epi8(even, odd));
 }
 
 typedef struct {

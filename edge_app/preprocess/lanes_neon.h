@@ -117,14 +117,18 @@ static inline void v_store_words16(int16_t *to, ea_v a) {
 }
 static inline ea_v v_load_same(const uint8_t *p) { return both(vld1q_u8(p)); }
 static inline ea_v v_add_lanes32(ea_v a, ea_v b) { return (ea_v){v_add32_lane(a.low, a.high), v_add32_lane(b.low, b.high)}; }
-/* Words of pixels 0, 2 (low lane) and 1, 3, four each of which the last is not used, as four bytes of each channel. */
-static inline void v_store_quads(uint8_t *const to[3], int32_t at, ea_v words) {
-    static const uint8_t order[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 255, 255, 255, 255};
-    const uint8x8_t even = vqmovun_s16(EA_S16(words.low)), odd = vqmovun_s16(EA_S16(words.high));
-    const uint8x16_t quads = vqtbl1q_u8(vcombine_u8(vzip1_u8(even, odd), vzip2_u8(even, odd)), vld1q_u8(order));
-    const uint32_t part[3] = {vgetq_lane_u32(vreinterpretq_u32_u8(quads), 0), vgetq_lane_u32(vreinterpretq_u32_u8(quads), 1),
-                              vgetq_lane_u32(vreinterpretq_u32_u8(quads), 2)};
-    for (int c = 0; c < 3; c++) memcpy(to[c] + at, &part[c], 4);
+/* Words of pixels 0, 2 (low lane) and 1, 3 in a, 4, 6 and 5, 7 in b, four each of which the last is not used, as eight bytes
+ * of each channel. */
+static inline uint8x16_t by_channel(uint8x16_t a, uint8x16_t b) {
+    static const uint8_t order[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    return vqtbl1q_u8(vqmovun_high_s16(vqmovun_s16(EA_S16(a)), EA_S16(b)), vld1q_u8(order));
+}
+static inline void v_store_eights(uint8_t *const to[3], int32_t at, ea_v a, ea_v b) {
+    const uint8x16_t even = by_channel(a.low, b.low), odd = by_channel(a.high, b.high);
+    const uint8x16_t first_two = vzip1q_u8(even, odd);
+    vst1_u8(to[0] + at, vget_low_u8(first_two));
+    vst1_u8(to[1] + at, vget_high_u8(first_two));
+    vst1_u8(to[2] + at, vget_low_u8(vzip2q_u8(even, odd)));
 }
 
 typedef struct {

@@ -75,26 +75,51 @@ static row_end end_of_row(const uint8_t *row, int32_t columns, int32_t padded) {
     return end;
 }
 
+/* Four pixels' windows, which begin at from[0..3], as words of pixels 0, 2 (low lane) and 1, 3. */
+EA_INLINE ea_v dot_four_pixels(const uint8_t *const from[4], const int16_t *spread, int32_t padded, ea_v order, ea_v half, int32_t bits) {
+    ea_v sum[4];
+    for (int k = 0; k < 4; k++) sum[k] = dot_pixels(from[k], spread + k * (padded / 4 * EA_SPREAD), padded, order);
+    const ea_v first_two = v_add32(v_add_lanes32(sum[0], sum[1]), half), last_two = v_add32(v_add_lanes32(sum[2], sum[3]), half);
+    return v_narrow32(v_right32_by(first_two, bits), v_right32_by(last_two, bits));
+}
+
+/* Eight pixels' windows to bytes i .. i + 7 of each channel. */
+EA_INLINE void dot_eight_pixels(const uint8_t *const from[8], const int16_t *spread, int32_t padded, ea_v order, ea_v half, int32_t bits,
+                                uint8_t *const to[3], int32_t i) {
+    const ea_v first = dot_four_pixels(from, spread, padded, order, half, bits);
+    const ea_v second = dot_four_pixels(from + 4, spread + padded * EA_SPREAD, padded, order, half, bits);
+    v_store_eights(to, i, first, second);
+}
+
+/* Windows come in order: the last ones lie too near the end of the row for 16-byte loads and are read from a copy of it. */
 EA_INLINE void across_packed_row(const ea_plan *p, const uint8_t *row, const uint8_t *ahead, int32_t padded, uint8_t *const out[3]) {
     static const uint8_t orders[2][32] = {
         {0, 128, 3, 128, 1, 128, 4, 128, 2, 128, 5, 128, 128, 128, 128, 128, 6, 128, 9, 128, 7, 128, 10, 128, 8, 128, 11, 128, 128, 128, 128, 128},
         {2, 128, 5, 128, 1, 128, 4, 128, 0, 128, 3, 128, 128, 128, 128, 128, 8, 128, 11, 128, 7, 128, 10, 128, 6, 128, 9, 128, 128, 128, 128, 128},
     };
-    const ea_axis *axis = &p->across;
+    const ea_window *window = p->across.window;
+    const int32_t n = p->spec.inner_w, columns = p->columns, bits = p->across.bits, step = padded / 4 * EA_SPREAD;
     const ea_v order = v_load(orders[(p->spec.color == EA_BGR) != (p->spec.format == EA_BGR8)]);
-    const ea_v half = v_set32(1 << (axis->bits - 1));
-    const row_end end = end_of_row(row, p->columns, padded);
-    for (int32_t x = 0; x < p->spec.inner_w; x += 4) {
-        const int32_t i = x < p->spec.inner_w - 4 ? x : p->spec.inner_w - 4;
-        ea_v sum[4];
-        v_prefetch(ahead + 3 * axis->window[i].first);
-        for (int k = 0; k < 4; k++) {
-            const int32_t first = axis->window[i + k].first;
-            const uint8_t *from = first + padded + 2 <= p->columns ? row + 3 * first : end.bytes + 3 * (first - end.from);
-            sum[k] = dot_pixels(from, p->spread + (i + k) * (padded / 4 * EA_SPREAD), padded, order);
+    const ea_v half = v_set32(1 << (bits - 1));
+    const int16_t *spread = p->spread;
+    uint8_t *const to[3] = {out[0], out[1], out[2]};
+    int32_t x = 0;
+    for (; x + 8 <= n && window[x + 7].first + padded + 2 <= columns; x += 8) {
+        const uint8_t *from[8];
+        v_prefetch(ahead + 3 * window[x].first);
+        v_prefetch(ahead + 3 * window[x + 4].first);
+        for (int k = 0; k < 8; k++) from[k] = row + 3 * window[x + k].first;
+        dot_eight_pixels(from, spread + x * step, padded, order, half, bits, to, x);
+    }
+    const row_end end = end_of_row(row, columns, padded);
+    for (; x < n; x += 8) {
+        const int32_t i = x < n - 8 ? x : n - 8;
+        const uint8_t *from[8];
+        for (int k = 0; k < 8; k++) {
+            const int32_t first = window[i + k].first;
+            from[k] = first + padded + 2 <= columns ? row + 3 * first : end.bytes + 3 * (first - end.from);
         }
-        const ea_v first_two = v_add32(v_add_lanes32(sum[0], sum[1]), half), last_two = v_add32(v_add_lanes32(sum[2], sum[3]), half);
-        v_store_quads(out, i, v_narrow32(v_right32_by(first_two, axis->bits), v_right32_by(last_two, axis->bits)));
+        dot_eight_pixels(from, spread + i * step, padded, order, half, bits, to, i);
     }
 }
 
@@ -109,7 +134,7 @@ static int across_packed(const ea_plan *p, const uint8_t *frame, int32_t y, uint
     return 1;
 }
 
-/* The rows of a window, looked up once. */
+/* The rows of a window, looked up once, and one more for those that take two at a time: its weight is 0. */
 typedef struct {
     const uint8_t *row[EA_MOST_SIMD_ROWS];
     int32_t count;
@@ -118,23 +143,26 @@ typedef struct {
 static void look_up(window_rows *w, const ea_window *window, const ea_rows *rows) {
     w->count = window->count;
     for (int32_t k = 0; k < window->count; k++) w->row[k] = ea_row(rows, window->first + k);
+    w->row[window->count] = ea_row(rows, window->first);
 }
 
 static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, uint8_t *out) {
     const int16_t *w = axis->weight + (size_t)j * (size_t)axis->padded;
+    const int32_t bits = axis->bits;
     window_rows in;
+    ea_v both[EA_MOST_SIMD_ROWS / EA_ROW_STEP];
     look_up(&in, &axis->window[j], rows);
-    if (in.count % 2) in.row[in.count] = in.row[in.count - 1]; /* its weight is 0 */
+    const int32_t count = in.count;
+    for (int32_t k = 0; k < count; k += EA_ROW_STEP) both[k / EA_ROW_STEP] = word_pair(w[k], w[k + 1]);
     for (int32_t x = 0; x < n; x += EA_GROUP) {
         const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
-        ea_v low = v_set32(1 << (axis->bits - 1)), high = low;
-        for (int32_t k = 0; k < in.count; k += EA_ROW_STEP) {
-            ea_v a = v_widen16(in.row[k] + i), b = v_widen16(in.row[k + 1] + i);
-            const ea_v both = word_pair(w[k], w[k + 1]);
-            low = v_add32(low, v_mul_pairs16(v_zip_low16(a, b), both));
-            high = v_add32(high, v_mul_pairs16(v_zip_high16(a, b), both));
+        ea_v low = v_set32(1 << (bits - 1)), high = low;
+        for (int32_t k = 0; k < count; k += EA_ROW_STEP) {
+            const ea_v a = v_widen16(in.row[k] + i), b = v_widen16(in.row[k + 1] + i);
+            low = v_add32(low, v_mul_pairs16(v_zip_low16(a, b), both[k / EA_ROW_STEP]));
+            high = v_add32(high, v_mul_pairs16(v_zip_high16(a, b), both[k / EA_ROW_STEP]));
         }
-        v_store_bytes16(out + i, v_narrow32(v_right32_by(low, axis->bits), v_right32_by(high, axis->bits)));
+        v_store_bytes16(out + i, v_narrow32(v_right32_by(low, bits), v_right32_by(high, bits)));
     }
 }
 

@@ -6,6 +6,7 @@ Start: model and plans, warm-up, camera, wire, line. Stop: frames in flight, lin
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,17 +22,21 @@ from edge_app.deciding import DecisionSealer
 from edge_app.errors import CameraError, EdgeAppError
 from edge_app.governor import Governor
 from edge_app.idling import IdlingPlacer
+from edge_app.in_force import Fitted, InForce
 from edge_app.line import Line, MakeSealer
-from edge_app.model import ModelCard, resolve
+from edge_app.model import ModelCard
 from edge_app.placed import Placed, place_model
 from edge_app.placing import Placer
 from edge_app.plans_two_stage import detector_card
 from edge_app.recipes import Prepared, Recipes
 from edge_app.remote import handlers
+from edge_app.remote_models import model_handlers
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
 from edge_app.scheduler import Alarm, Decision
 from edge_app.sealing import Sealer
+from edge_app.store import store_of
 from edge_app.summary import Summary, summarise
+from edge_app.update import Running, Updates, model_at_start
 from edge_app.verdict import Mode
 
 if TYPE_CHECKING:
@@ -50,19 +55,28 @@ class App:
     """One pipeline, running. Made by `build`; `start`, `wait`, then `close`."""
 
     def __init__(
-        self, pipeline: Pipeline, card: ModelCard, placed: Placed, camera: Camera, max_frames: int | None
+        self,
+        pipeline: Pipeline,
+        name: str,
+        version: str | None,
+        card: ModelCard,
+        placed: Placed,
+        camera: Camera,
+        max_frames: int | None,
     ) -> None:
-        """Joins what was loaded and connected; see `build`."""
-        self.pipeline, self.card, self.placed, self.camera = pipeline, card, placed, camera
+        """Joins what was loaded and connected; see `build`. `version`: of the model, if it was pushed."""
+        self.pipeline, self.name, self.camera = pipeline, name, camera
         self.simulated = camera.simulated or placed.simulated or pipeline.limits.pacing == "offline"
         self._started_us = monotonic_us()
         self._told_stuck = False
         self.line: Line
         self._alarms: dict[str, Alarm] = {}
-        identity = identify(pipeline, card, placed, simulated=self.simulated)
-        mechanic = placed.mechanic
-        self_test = mechanic.self_test if mechanic is not None and placed.has_canary else None
-        self.outlet = Outlet(pipeline.results, identity, lambda: status_of(self.line), handlers(self, self_test))
+        self._changing = threading.Lock()  # of recipe or model: one after the other
+        self.running: Running
+        self.updates = Updates(self, store_of(pipeline, name))
+        identity = identify(pipeline, card, placed, version, simulated=self.simulated)
+        commands = {**handlers(self), **model_handlers(self.updates)}
+        self.outlet = Outlet(pipeline.results, identity, lambda: status_of(self.line), commands)
         self.monitor = make_monitor(pipeline, self.outlet)
         self.line = Line(
             camera,
@@ -73,12 +87,17 @@ class App:
             pipeline.limits,
             timeout_ms(pipeline, placed),
             max_frames,
-            placed.degraded,
+            lambda: self.placed.degraded(),
             sealer_of(pipeline, placed),
+            identity.model,
         )
+        self.running = Running(version, card, placed, self.line.in_force.model)
+        self._connect(placed, self.running.fitted)
+
+    def _connect(self, placed: Placed, fitted: Fitted) -> None:
         if placed.mechanic is not None:
-            placed.mechanic.install = self.line.in_force.model.install
-            placed.mechanic.on_decision = self._tell_decision
+            placed.mechanic.install = fitted.install
+            placed.mechanic.on_decision = partial(self._tell_decision, placed)
 
     def start(self) -> None:
         """Opens the wire and starts the line; results flow from here on. Raises BusError."""
@@ -88,7 +107,8 @@ class App:
         if self.placed.mechanic is not None:
             self.placed.mechanic.start()
         if self.monitor is not None:
-            self.monitor.start(self.line, self.placed, self.pipeline.limits.deadline_ms, lambda: self.camera.trouble)
+            deadline_ms = self.pipeline.limits.deadline_ms
+            self.monitor.start(self.line, lambda: self.placed, deadline_ms, lambda: self.camera.trouble)
         self._started_us = monotonic_us()
         self.line.start()
         if isinstance(self.line.sealer, DecisionSealer):
@@ -99,15 +119,43 @@ class App:
         self.line.stop()
 
     @property
+    def placed(self) -> Placed:
+        """The model that is in force."""
+        return self.running.placed
+
+    @property
     def recipes(self) -> Recipes:
-        """That the pipeline names."""
+        """That the pipeline names, for the model that is in force."""
         return self.placed.recipes
+
+    @property
+    def self_test(self) -> Callable[[], str | None] | None:
+        """Runs the canary on the plan in use; None: the model in force has none."""
+        placed = self.placed
+        return placed.mechanic.self_test if placed.mechanic is not None and placed.has_canary else None
 
     def activate(self, prepared: Prepared) -> None:
         """Judges by another recipe from the next frame on; frames in flight keep theirs."""
-        self.line.inspect_with(replace(self.line.in_force, inspection=prepared.inspection))
-        self.outlet.identify(recipe=Recipe(prepared.name, prepared.rev))
+        with self._changing:
+            self.line.inspect_with(replace(self.line.in_force, inspection=prepared.inspection))
+            self.outlet.identify(recipe=Recipe(prepared.name, prepared.rev))
         log.info("recipe %s %s is in force", prepared.name, prepared.rev[:19])
+
+    def take_over(self, running: Running) -> None:
+        """Inspects with another model from the next frame on; frames in flight keep theirs, the recipe its name."""
+        self._connect(running.placed, running.fitted)
+        with self._changing:
+            recipe = running.placed.recipes.ready(self.outlet.identity.recipe.name)
+            self.running = running
+            self.line.inspect_with(InForce(recipe.inspection, running.fitted))
+            self.outlet.identify(
+                recipe=Recipe(recipe.name, recipe.rev),
+                recipes=told(running.placed.recipes),
+                model=running.fitted.identity or self.outlet.identity.model,
+            )
+        reason = f"model {running.name} inspects from here on"
+        log.info("%s; recipe %s %s", reason, recipe.name, recipe.rev[:19])
+        self.outlet.state(self.line.mode, self.line.mode, self.line.placement, reason)
 
     def reload(self) -> None:
         """Reads the list of clients again (SIGHUP)."""
@@ -127,7 +175,7 @@ class App:
         reason = "clean stop" if error is None else error.what if isinstance(error, EdgeAppError) else repr(error)
         self.placed.mechanic_stuck(self._mechanic_limit_us)
         self.placed.tell_next_start(reason)
-        steps: list[Callable[[], None]] = [self.placed.halt]
+        steps: list[Callable[[], None]] = [self.updates.stop, self.placed.halt]
         if isinstance(self.line.sealer, DecisionSealer):
             steps.append(self.line.sealer.stop)
         if self.monitor is not None:
@@ -176,9 +224,11 @@ class App:
         seconds = (monotonic_us() - self._started_us) / 1e6
         return summarise(self.line, seconds, simulated=self.simulated, gate=self.recipes.gate, energy=energy)
 
-    def _tell_decision(self, decision: Decision) -> None:
+    def _tell_decision(self, placed: Placed, decision: Decision) -> None:
         """Changes of plan go out as `state`, the scheduler's alarms when they come and when they go."""
-        governor = self.placed.placer
+        if placed is not self.placed:
+            return
+        governor = placed.placer
         if isinstance(governor, Governor):
             for placement, detail in governor.take_changes():
                 log.info("plan %s, power mode %s: %s", placement.plan, placement.power_mode, detail)
@@ -223,15 +273,17 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
     Raises:
         EdgeAppError: whatever can't be had, with its exit code.
     """
-    card = resolve(pipeline.model, pipeline.preprocess)
-    make_missing_plans(pipeline, card)
+    card, version, alarms = model_at_start(pipeline, name)
+    if version is None:
+        make_missing_plans(pipeline, card)
     if pipeline.detector is not None:
         make_missing_plans(pipeline, detector_card(pipeline.detector))
     placed = place_model(pipeline, card, name)
+    placed.alarms += alarms
     camera = open_camera(pipeline.camera)
     try:
         refuse_waiting_for_live(pipeline, camera)
-        return App(pipeline, card, placed, camera, max_frames)
+        return App(pipeline, name, version, card, placed, camera, max_frames)
     except BaseException:
         camera.close()
         raise
@@ -293,19 +345,26 @@ def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
         )
 
 
-def identify(pipeline: Pipeline, card: ModelCard, placed: Placed, *, simulated: bool) -> NodeIdentity:
+def identify(
+    pipeline: Pipeline, card: ModelCard, placed: Placed, version: str | None, *, simulated: bool
+) -> NodeIdentity:
     """Who this node is, as every result says it."""
-    own, others = placed.recipes.own, placed.recipes.others.values()
+    own = placed.recipes.own
     return NodeIdentity(
         node=pipeline.station.node,
         epoch=new_epoch(),
         software=__version__,
         recipe=Recipe(own.name, own.rev),
-        model=ModelIdentity(card.name, card.sha256, placed.soc),
+        model=ModelIdentity(card.name, card.sha256, placed.soc, version),
         simulated=simulated,
-        recipes=tuple(Recipe(one.name, one.rev) for one in (own, *others)),
+        recipes=told(placed.recipes),
         description=pipeline.model_dump(mode="json"),
     )
+
+
+def told(recipes: Recipes) -> tuple[Recipe, ...]:
+    """Recipes as `hello` lists them."""
+    return tuple(Recipe(one.name, one.rev) for one in (recipes.own, *recipes.others.values()))
 
 
 def status_of(line: Line) -> NodeStatus:

@@ -22,7 +22,7 @@ COMMANDS = {
     "eval-classes": "accuracy, calibration and confusion of a classifier on labelled pictures",
     "eval-mirror": "accuracy, flips, waiting and inferences saved of a pipeline that decides over many frames",
     "calibration": "learn the frame guard, or collect calibration frames from a line",
-    "model": "import, quantize, compile, verify and show models",
+    "model": "import, quantize, compile, verify and show models; push one to a running line",
     "simulate": "run the scheduler against a thermal model of a board",
     "profile": "run a pipeline and show where its time goes; --trace writes a Chrome trace",
     "doctor": "look at this board: NPU, thermal zones, libraries, permissions",

@@ -25,7 +25,7 @@ from edge_app.inspection import Inspection
 from edge_app.mode import inspects, may_change
 from edge_app.placing import Fault, Placer
 from edge_app.sealing import DeadlineTimer, Outlet, Sealer, Ticket
-from edge_app.verdict import Judgement, Mode, Placement, PlanKind, Reason
+from edge_app.verdict import Judgement, Mode, ModelIdentity, Placement, PlanKind, Reason
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,12 @@ class Line:
         max_frames: int | None = None,
         degraded: Callable[[], frozenset[str]] = frozenset,
         make_sealer: MakeSealer = Sealer,
+        model: ModelIdentity | None = None,
     ) -> None:
         """The camera is open and the engines are loaded.
 
-        `degraded` tells what is not as configured; `make_sealer` makes what gives triggers their results.
+        `degraded` tells what is not as configured; `make_sealer` makes what gives triggers their results;
+        `model` is told in results of these engines (None: the node's own).
         """
         self._camera, self._outlet, self._limits = camera, outlet, limits
         self._degraded = degraded
@@ -64,7 +66,7 @@ class Line:
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
-        in_force = InForce(inspection, fit(engines, placer, limits.slots))
+        in_force = InForce(inspection, fit(engines, placer, limits.slots, model))
         self.admission = Admission(
             camera, in_force, self.sealer, self._timer, limits, self._free, self._to_preprocess.put, self._let_go
         )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from edge_app.clock import monotonic_us
 from edge_app.engine import Engine, Work
-from edge_app.errors import EdgeAppError
+from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
 from edge_app.scheduler import Action, ActionKind, Decision, Event, EventKind
 from edge_app.verdict import PlanKind, PowerMode
@@ -63,6 +63,18 @@ class Mechanic:
     def self_test(self) -> str | None:
         """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError."""
         return self._prove(self.engines[self._governor.last.plan])
+
+    @property
+    def plans(self) -> tuple[PlanKind, ...]:
+        """That this pipeline has on this machine, loaded or not."""
+        return tuple(self._openers)
+
+    def prove_all(self) -> None:
+        """Runs the canary on every plan that is loaded, here and now; raises RuntimeFault at the first that fails."""
+        for plan, engine in self.engines.items():
+            wrong = self._prove(engine)
+            if wrong is not None:
+                raise RuntimeFault(f"plan {plan}: the canary did not give what was stored", got=wrong)
 
     def start(self) -> None:
         """From here on actions are carried out on the mechanic's own thread."""

@@ -92,14 +92,25 @@ class Placed:
         for engine in self.engines.values():
             engine.session.close()
 
+    def retire(self) -> None:
+        """Ends what is this model's own, another one having taken its place: the zones are read on."""
+        if self.mechanic is not None:
+            self.mechanic.stop()
+        self.tell_next_start("another model took its place")
+        self.close()
+
     def stop(self) -> None:
         """Ends all of it."""
         self.halt()
         self.close()
 
 
-def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> Placed:
+def place_model(
+    pipeline: Pipeline, card: ModelCard, name: str = "pipeline", beside: Placed | None = None
+) -> Placed:
     """Loads the plans that this pipeline has on this machine. `name` is what its recipe is called.
+
+    `beside`: the model whose place it is to take, and whose thermal zones it shares.
 
     A plan on the NPU is proven with the model's canary before it is used; of two models, with each one's. A model
     without one is trusted as it was built, also after a fault: the log says so.
@@ -121,7 +132,7 @@ def place_model(pipeline: Pipeline, card: ModelCard, name: str = "pipeline") -> 
         return Placed(
             recipes, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
-    sampler = watch_zones(pipeline, options)
+    sampler = watch_zones(pipeline, options) if beside is None else beside.sampler
     canaries = [load_canary(card)]
     if pipeline.detector is not None:
         canaries.insert(0, detector_canary(pipeline.detector))

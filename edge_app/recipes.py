@@ -84,6 +84,10 @@ class Recipes:
             raise ConfigError(f"recipe {name} asks for lower scores than this run decodes", remedy="restart the node")
         return self._prepare(name, section)
 
+    def ready(self, name: str) -> Prepared:
+        """A recipe as it was when the model was loaded."""
+        return self.own if name == self._name else self.others[name]
+
     def _read(self, name: str) -> Judge:
         file: Path | None = self._files.get(name)
         if file is None:

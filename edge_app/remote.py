@@ -24,13 +24,17 @@ class Node(Protocol):
     def recipes(self) -> Recipes:
         """That the pipeline names."""
 
+    @property
+    def self_test(self) -> SelfTest | None:
+        """None: the model has no canary."""
+
     def activate(self, prepared: Prepared) -> None:
         """Judges by it from the next frame on."""
 
 
-def handlers(node: Node, self_test: SelfTest | None) -> Mapping[str, Handler]:
-    """Handlers for the outlet; `self_test` is None where the model has no canary."""
-    prepared: dict[tuple[str, str], Prepared] = {}
+def handlers(node: Node) -> Mapping[str, Handler]:
+    """Handlers for the outlet."""
+    prepared: dict[tuple[str, str], tuple[Recipes, Prepared]] = {}
     return {
         "start": lambda request: _to(node.line, Mode.RUNNING, f"started by {request.client}"),
         "stop": lambda request: _to(node.line, Mode.READY, f"stopped by {request.client}"),
@@ -38,7 +42,7 @@ def handlers(node: Node, self_test: SelfTest | None) -> Mapping[str, Handler]:
         "trigger": lambda request: _trigger(node.line, request),
         "prepare_recipe": lambda request: Deferred(lambda: _prepare(node.recipes, prepared, request)),
         "activate_recipe": lambda request: _activate(node, prepared, request),
-        "self_test": lambda _request: _self_test(self_test),
+        "self_test": lambda _request: _self_test(node.self_test),
     }
 
 
@@ -57,7 +61,7 @@ def _trigger(line: Line, request: Request) -> Reply:
     return Reply({"trigger_id": args["trigger_id"]})
 
 
-def _prepare(recipes: Recipes, prepared: dict[tuple[str, str], Prepared], request: Request) -> Reply:
+def _prepare(recipes: Recipes, prepared: dict[tuple[str, str], tuple[Recipes, Prepared]], request: Request) -> Reply:
     name, rev = request.args["name"], request.args["rev"]
     try:
         recipe = recipes.load(name)
@@ -65,15 +69,17 @@ def _prepare(recipes: Recipes, prepared: dict[tuple[str, str], Prepared], reques
         raise RefusedError(Code.NOT_FOUND, error.what) from error
     if recipe.rev != rev:
         raise RefusedError(Code.CONFLICT, f"recipe {name} is {recipe.rev}, not {rev}")
-    prepared[name, rev] = recipe
+    prepared[name, rev] = recipes, recipe
     return Reply({"name": name, "rev": rev})
 
 
-def _activate(node: Node, prepared: dict[tuple[str, str], Prepared], request: Request) -> Reply:
+def _activate(
+    node: Node, prepared: dict[tuple[str, str], tuple[Recipes, Prepared]], request: Request
+) -> Reply:
     name, rev = request.args["name"], request.args["rev"]
-    recipe = prepared.pop((name, rev), None)
-    if recipe is None:
-        raise RefusedError(Code.NOT_READY, f"recipe {name} {rev} was not prepared")
+    recipes, recipe = prepared.pop((name, rev), (None, None))
+    if recipe is None or recipes is not node.recipes:  # of another model, its scores may not be this one's
+        raise RefusedError(Code.NOT_READY, f"recipe {name} {rev} was not prepared, or for another model")
     node.activate(recipe)
     return Reply({"name": name, "rev": rev})
 

@@ -30,7 +30,7 @@ def free_port() -> int:
 class PatientLine(Line):
     """A client that waits for its answers as long as a busy machine needs."""
 
-    def command(self, name: str, timeout_s: float = PATIENCE_S, **fields: Any) -> Mapping[str, Any]:
+    def command(self, name: str, /, timeout_s: float = PATIENCE_S, **fields: Any) -> Mapping[str, Any]:
         """As `Line.command`."""
         return super().command(name, timeout_s, **fields)
 

@@ -59,7 +59,7 @@ class AsyncLine(Followed):
             if result is not None:
                 yield result
 
-    async def command(self, name: str, timeout_s: float = 3.0, **fields: Any) -> Mapping[str, Any]:
+    async def command(self, name: str, /, timeout_s: float = 3.0, **fields: Any) -> Mapping[str, Any]:
         """Sends a command and waits for its reply; raises CommandRefused or NoAnswer."""
         return (await self._wait_for(name, timeout_s, fields)).fields
 

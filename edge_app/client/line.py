@@ -47,7 +47,7 @@ class Line(Followed):
             if result is not None:
                 yield result
 
-    def command(self, name: str, timeout_s: float = 3.0, **fields: Any) -> Mapping[str, Any]:
+    def command(self, name: str, /, timeout_s: float = 3.0, **fields: Any) -> Mapping[str, Any]:
         """Sends a command and waits for its reply. It is repeated until then: the node carries it out once.
 
         Raises:

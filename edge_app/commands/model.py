@@ -7,6 +7,12 @@ examples:
   edge_app model verify mine --data dataset --split test --json     the ladder: float, QDQ, each plan
   edge_app model show mine                                          what is there, in one table
   edge_app model list                                               all models
+
+while a line runs (roles: engineer; viewer for status):
+  edge_app model push models/mine --line tcp://127.0.0.1:5561       stores a version at the node, whole or not at all
+  edge_app model activate mine@3f9a1c2b7d4e                         loads, proves, swaps; goes back if it fails
+  edge_app model rollback                                           to the version before
+  edge_app model status                                             what is in force, what is stored
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from edge_app.client import COMMANDS
 from edge_app.commands.arguments import positive
 from edge_app.commands.report import add_json_argument
 from edge_app.errors import ConfigError
@@ -35,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("show", _add_show, "plans of a model: size, segments, float ops, cycles, accuracy"),
         ("list", _add_list, "all models"),
         ("socs", _add_socs, "the SoCs that plans can be compiled for, with sources"),
+        ("push", _add_push, "store a version of a model at a running node"),
+        ("activate", _add_activate, "let a stored version take over between two frames, watched"),
+        ("rollback", _add_node, "let the version before take over again"),
+        ("status", _add_node, "the versions at a node: in force, stored, and how the last update went"),
     ):
         sub = verbs.add_parser(name, help=what, description=what)
         add(sub)
@@ -42,7 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one verb; needs the extra [toolchain]."""
+    """Runs one verb; those that make or show models need the extra [toolchain]."""
+    if args.verb in ("push", "activate", "rollback", "status"):
+        from edge_app.commands import model_update
+
+        return int(getattr(model_update, f"run_{args.verb}")(args))
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError(
             "the model toolchain is not installed",
@@ -198,3 +213,21 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 def _add_socs(parser: argparse.ArgumentParser) -> None:
     del parser  # the table has no arguments
+
+
+def _add_push(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a model's folder, or a name below models/")
+    _add_node(parser)
+
+
+def _add_activate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("version", metavar="NAME@VERSION", help="as `push` or `status` gives it")
+    _add_node(parser)
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--line", default=COMMANDS, metavar="ENDPOINT", help=f"where the node takes commands (default: {COMMANDS})"
+    )
+    parser.add_argument("--key", metavar="FILE", type=Path, help="my secret key, of an engineer (edge_app keys new)")
+    parser.add_argument("--node-key", metavar="FILE", type=Path, help="the node's public key")

@@ -16,6 +16,7 @@ from edge_app.config.results import Results, Station
 from edge_app.config.runtime import Limits, Runtime
 from edge_app.config.scheduler import Scheduler
 from edge_app.config.tensor import HeadKind, Preprocess
+from edge_app.config.update import Update
 
 
 class Model(Section):
@@ -78,6 +79,7 @@ class Pipeline(Section):
     )
     results: Results = Field(default_factory=lambda: Results(), title="Results")
     monitor: Monitor = Field(default_factory=Monitor, title="Monitor")
+    update: Update = Field(default_factory=Update, title="Update")
     limits: Limits = Field(title="Limits")
 
     @model_validator(mode="after")

@@ -49,9 +49,16 @@ class Monitor:
         self.server = Server(section.http or "", token, self._look, LOOK_S, self._died)
 
     def start(
-        self, line: Line, placed: Placed, deadline_ms: float | None, camera_trouble: Callable[[], str | None]
+        self,
+        line: Line,
+        placed: Callable[[], Placed],
+        deadline_ms: float | None,
+        camera_trouble: Callable[[], str | None],
     ) -> None:
-        """Serves from here on. A page that can't be served is an alarm; the line goes on without it."""
+        """Serves from here on. A page that can't be served is an alarm; the line goes on without it.
+
+        `placed` is the model that is in force, now and later.
+        """
         deadline_us = None if deadline_ms is None else round(deadline_ms * 1000)
         self.view = View(
             self.feed, self._pictures, watch(line, self._outlet, placed, deadline_us, camera_trouble)
@@ -59,7 +66,7 @@ class Monitor:
         if self._pictures is not None:
             self._pictures.start()
         try:
-            mirror = self._mirror(line, placed, camera_trouble)
+            mirror = self._mirror(line, placed(), camera_trouble)
             self.server.start([OperatorPage(self.view), MetricsPage(self.view), *mirror])
         except BusError as error:
             log.error("%s", error)
@@ -94,10 +101,14 @@ class Monitor:
 
 
 def watch(
-    line: Line, outlet: Outlet, placed: Placed, deadline_us: int | None, camera_trouble: Callable[[], str | None]
+    line: Line,
+    outlet: Outlet,
+    placed: Callable[[], Placed],
+    deadline_us: int | None,
+    camera_trouble: Callable[[], str | None],
 ) -> Watched:
     """What the view looks at: with zones and the scheduler's words, where there are any."""
-    governor, sampler = placed.placer, placed.sampler
+    governor, sampler = placed().placer, placed().sampler
     if not isinstance(governor, Governor):
         return Watched(line, outlet, deadline_us, camera_trouble=camera_trouble)
     limits = governor.limits
@@ -112,6 +123,11 @@ def watch(
         ),
         readings=(lambda: None) if sampler is None else (lambda: sampler.latest),
         stale_us=governor.stale_us,
-        sched_detail=lambda: governor.decision.detail,
+        sched_detail=lambda: sched_detail(placed()),
         camera_trouble=camera_trouble,
     )
+
+
+def sched_detail(placed: Placed) -> str:
+    """The scheduler's words for where frames are placed."""
+    return placed.placer.decision.detail if isinstance(placed.placer, Governor) else ""

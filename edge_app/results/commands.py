@@ -9,6 +9,8 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 MAX_TEXT = 128
+MOST_DATA = 60_000
+"""Characters: a command's frame has 64 KiB at most."""
 MAX_INTEGER = 2**53 - 1
 
 
@@ -56,6 +58,10 @@ class Argument:
     required: bool = True
     low: int = 0
     high: int = MAX_INTEGER
+    most: int = MAX_TEXT
+    """Characters of a text."""
+    lines: bool = False
+    """A text may have several lines."""
 
     def check(self, name: str, value: Any) -> None:
         """Raises RefusedError unless the value is of the kind and within bounds."""
@@ -63,8 +69,9 @@ class Argument:
             fits = type(value) is int and self.low <= value <= self.high
             wanted = f"a whole number from {self.low} to {self.high}"
         else:
-            fits = isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isprintable()
-            wanted = f"printable text of 1 to {MAX_TEXT} characters"
+            fits = isinstance(value, str) and 0 < len(value) <= self.most
+            fits = fits and (value.replace("\n", "") if self.lines else value).isprintable()
+            wanted = f"printable text of 1 to {self.most} characters"
         if not fits:
             raise RefusedError(Code.BAD_REQUEST, f"{name}: wanted {wanted}")
 
@@ -113,6 +120,21 @@ COMMANDS: dict[str, Command] = {
     "stop": Command(Role.CONTROLLER, "stop inspecting", True),
     "hold": Command(Role.CONTROLLER, "keep ready, seal triggers as UNKNOWN/NOT_RUNNING", True),
     "ack_alarm": Command(Role.CONTROLLER, "a person has seen the alarm", True, {"alarm": TEXT}),
+    "models": Command(Role.VIEWER, "versions of the model that are stored, the one in force, how the last update went"),
+    "stage_model": Command(
+        Role.ENGINEER,
+        "a version of the model will come: its SHA256SUMS and its size",
+        True,
+        {"name": TEXT, "sums": Argument(str, most=MOST_DATA, lines=True), "bytes": NUMBER},
+    ),
+    "stage_part": Command(
+        Role.ENGINEER,
+        "a part of one of its files, base64; a file's parts come in order",
+        arguments={"version": TEXT, "file": TEXT, "offset": NUMBER, "data": Argument(str, most=MOST_DATA)},
+    ),
+    "stage_done": Command(Role.ENGINEER, "it is whole: check it, and store it", True, {"version": TEXT}),
+    "activate_model": Command(Role.ENGINEER, "load, prove and swap in a stored version", True, {"version": TEXT}),
+    "rollback_model": Command(Role.ENGINEER, "go back to the version before", True),
     "self_test": Command(Role.ENGINEER, "run the golden part and the canary", True),
 }
 

@@ -1,0 +1,348 @@
+"""Live update: another version of the model comes in while the line runs, and goes again by itself if it fails.
+
+1. Staged (edge_app.staging): received into the store, every digest, the manifest and the line's needs checked.
+2. Loaded beside the running model, on a thread of its own: sessions, warm-up, and on every plan the canary. The same
+   labels in the same order, the same input size and framing, no plan fewer; else it is refused, with what differs.
+3. Swapped between two frames: one assignment (edge_app.in_force). Frames in flight end with the model they began with.
+   The recipe in force keeps its name; its revision changes with the operating scores, which belong to the model.
+4. Watched for `update.watch_frames` frames, with the old model still loaded. A result INVALID_OUTPUT, RUNTIME_FAULT or
+   INTERNAL, a plan that fails, or more than `update.most_late` frames not in time: the old model comes back between
+   two frames, with the alarm UPDATE_FAILED and the reason.
+5. Only then written down (edge_app.store), so a power cut or a crash before that starts with the old version. The old
+   sessions are let go when no frame uses them any more.
+
+A rollback that somebody asks for is loaded, proven and swapped in the same way, and stays. Whatever fails before the
+swap changes nothing but the alarm. No frame waits for any of this; on the CPU plan loading takes cores, so frames may
+be late meanwhile, and are told so. A line that decides over many frames is stopped, changed and started instead; of a
+pipeline with two models, `model` is the one that can be updated.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from edge_app.config.pipeline import Pipeline
+from edge_app.errors import ConfigError, EdgeAppError, ModelError
+from edge_app.in_force import Fitted, fit
+from edge_app.line import Line
+from edge_app.model import ModelCard, resolve
+from edge_app.placed import Placed, place_model
+from edge_app.plans import StartAlarm
+from edge_app.probation import Probation
+from edge_app.results import ModelIdentity, Outlet
+from edge_app.staging import Staging
+from edge_app.store import ModelStore, store_of
+from edge_app.update_checks import (
+    model_in,
+    refuse_hung,
+    refuse_lesser,
+    refuse_other_lines,
+    refuse_other_shape,
+    refuse_without_canary,
+)
+
+log = logging.getLogger(__name__)
+ALARM = "UPDATE_FAILED"
+OWN = "the pipeline's own model"
+LET_GO_S = 10.0
+"""A run that hangs may hold a model's buffers for ever: after this its sessions are left to it."""
+
+
+class Stage(StrEnum):
+    """How far an update is. The last three are its end."""
+
+    LOADING = "loading"
+    WATCHING = "watching"
+    IN_FORCE = "in_force"
+    REFUSED = "refused"
+    ROLLED_BACK = "rolled_back"
+
+
+ENDS = (Stage.IN_FORCE, Stage.REFUSED, Stage.ROLLED_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The update that goes on, or the last one."""
+
+    number: int
+    """In this run of the node."""
+    version: str | None
+    """That is to come; None: the pipeline's own model."""
+    stage: Stage
+    text: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A model at work."""
+
+    version: str | None
+    """None: the pipeline's own."""
+    card: ModelCard
+    placed: Placed
+    fitted: Fitted
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.version or OWN
+
+
+class Node(Protocol):
+    """What an update changes."""
+
+    pipeline: Pipeline
+    name: str
+    """Of the pipeline's own recipe."""
+    running: Running
+    line: Line
+    outlet: Outlet
+
+    def take_over(self, running: Running) -> None:
+        """From the next frame on."""
+
+
+class NotNow(EdgeAppError):
+    """No update can be begun: another one goes on, or there is nothing to go back to."""
+
+
+class Updates:
+    """The updates of one line, one at a time, each on a thread of its own."""
+
+    def __init__(self, node: Node, store: ModelStore) -> None:
+        self._node, self.store = node, store
+        self.staging = Staging(store, self._could_run)
+        self.progress: Progress | None = None
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._probation: Probation | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- asked for --------------------------------------------------------------------------------------------------
+
+    def announce(self, name: str, sums: str, size: int) -> tuple[str, bool]:
+        """A version will be pushed; see Staging.begin. Refused at once where it could never be activated."""
+        refuse_other_lines(self._node.pipeline)
+        return self.staging.begin(name, sums, size)
+
+    def activate(self, version: str) -> Progress:
+        """Begins to bring a stored version in; returns at once. Raises NotNow."""
+        if version == self._node.running.version and self._probation is None:
+            raise NotNow(f"{version} is in force already")
+        before = tuple(other for other in self._in_force() if other != version)
+        return self._begin(version, (version, *before), watched=True)
+
+    def roll_back(self, who: str) -> Progress:
+        """Back to what was in force before: at once if a new version is still watched, else it is loaded and proven.
+
+        It is an order, so the frames that come then are not watched: nothing brings back what was sent away.
+
+        Raises:
+            NotNow: a version is being loaded, or there is nothing before.
+        """
+        with self._lock:
+            probation, progress = self._probation, self.progress
+            if probation is not None and progress is not None:
+                probation.end(f"rolled back by {who}")
+                return progress
+        versions = self._in_force()
+        if not versions:
+            raise NotNow(f"{OWN} is in force: there is nothing to go back to")
+        return self._begin(versions[1] if len(versions) > 1 else None, versions[1:], watched=False)
+
+    def stop(self) -> None:
+        """Ends with the node. A version that is still watched is not in force for the next start."""
+        self._stopped.set()
+        if self._probation is not None:
+            self._probation.over.set()
+        if self._thread is not None:
+            self._thread.join(0.5)
+
+    def status(self) -> dict[str, Any]:
+        """JSON data: what is in force, what is stored, and how the last update went."""
+        progress, probation = self.progress, self._probation
+        watched = None if probation is None else {
+            "inspected": probation.inspected, "of": probation.frames, "late": probation.late,
+        }  # fmt: skip
+        return {
+            "running": self._node.running.version,
+            "model": self._node.running.card.name,
+            "in_force": list(self._in_force()),
+            "stored": self.store.versions(),
+            "update": None if progress is None else {
+                "number": progress.number, "version": progress.version, "stage": progress.stage,
+                "text": progress.text, "watched": watched,
+            },
+        }  # fmt: skip
+
+    def _in_force(self) -> tuple[str, ...]:
+        """As the store has it, from the version on that this run began with: one that is damaged is passed over."""
+        versions, running = self.store.in_force(), self._node.running.version
+        if self._probation is not None or running in versions[:1]:
+            return versions
+        return versions[versions.index(running) :] if running in versions else ()
+
+    # -- one update -------------------------------------------------------------------------------------------------
+
+    def _begin(self, version: str | None, then: tuple[str, ...], *, watched: bool) -> Progress:
+        with self._lock:
+            last = self.progress
+            if last is not None and last.stage not in ENDS:
+                raise NotNow(f"version {last.version or OWN} is {last.stage}: one update at a time")
+            self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
+            self._thread = threading.Thread(
+                target=self._update, args=(version, then, self._try_out if watched else self._take_back),
+                name="update", daemon=True,
+            )  # fmt: skip
+            self._thread.start()
+            return self.progress
+
+    def _update(
+        self, version: str | None, then: tuple[str, ...], swap: Callable[[Running, tuple[str, ...]], None]
+    ) -> None:
+        old = self._node.running
+        try:
+            swap(self._loaded(version), then)
+        except EdgeAppError as error:
+            self._failed(Stage.REFUSED, version, "; ".join(error.text().splitlines()))
+        except Exception as error:
+            log.exception("the update failed")
+            self._node.take_over(old)
+            self._failed(Stage.REFUSED, version, f"{type(error).__name__}: {error}; this is a bug, see the log")
+
+    def _loaded(self, version: str | None) -> Running:
+        node = self._node
+        refuse_other_lines(node.pipeline)
+        refuse_hung(node.running.placed)
+        model = node.pipeline.model if version is None else model_in(self.store.checked(version), node.pipeline.model)
+        card = resolve(model, node.pipeline.preprocess)
+        refuse_other_shape(node.running.card, card)
+        if version is not None:
+            refuse_without_canary(card)
+        pipeline = node.pipeline.model_copy(update={"model": model})
+        placed = place_model(pipeline, card, node.name, beside=node.running.placed)
+        try:
+            refuse_lesser(node.running.placed, placed)
+            return fitted(pipeline, version, card, placed)
+        except BaseException:
+            placed.retire()
+            raise
+
+    def _try_out(self, new: Running, then: tuple[str, ...]) -> None:
+        old, section = self._node.running, self._node.pipeline.update
+        assert new.fitted.identity is not None
+        probation = Probation(new.fitted.identity, section.watch_frames, section.most_late)
+        self._tell(Stage.WATCHING)
+        self._node.line.sealer.saw = probation.saw
+        self._swap(new)
+        self._probation = probation
+        while not probation.over.wait(1.0) and not self._stopped.is_set():
+            pass
+        if self._stopped.is_set():
+            old.placed.halt()
+            return
+        with self._lock:
+            self._probation, failure = None, probation.failure
+        failure = failure or self._made_to_last(then)
+        if failure is not None:
+            self._node.take_over(old)
+        if failure is None:
+            self._tell(Stage.IN_FORCE, f"{probation.inspected} frames inspected, {probation.late} not in time")
+            self._node.outlet.alarm(ALARM, False, f"{new.name} is in force", "")
+            self.store.forget_old({new.version or ""})
+        else:
+            self._failed(Stage.ROLLED_BACK, new.version, failure)
+        self._let_go(old if failure is None else new)
+
+    def _take_back(self, new: Running, then: tuple[str, ...]) -> None:
+        old = self._node.running
+        self._swap(new)
+        failure = self._made_to_last(then)
+        text = f"{new.name} is in force" + (f", but the next start takes {old.name}: {failure}" if failure else "")
+        self._node.outlet.alarm(ALARM, failure is not None, text, "free some space, then roll back again")
+        self._tell(Stage.IN_FORCE, text)
+        self._let_go(old)
+
+    def _swap(self, new: Running) -> None:
+        self._node.take_over(new)
+        if new.placed.mechanic is not None:
+            new.placed.mechanic.start()
+
+    def _made_to_last(self, then: tuple[str, ...]) -> str | None:
+        """Why it could not be; None: the next start takes the new version."""
+        try:
+            self.store.put_in_force(then)
+        except EdgeAppError as error:
+            return f"{error.what}: {error.got}"
+        return None
+
+    def _let_go(self, model: Running) -> None:
+        """Sessions are given back when no frame uses them."""
+        end = time.monotonic() + LET_GO_S
+        while not self._stopped.wait(0.2) and self._node.line.uses(model.fitted) and time.monotonic() < end:
+            pass
+        model.placed.retire()
+
+    def _failed(self, stage: Stage, version: str | None, why: str) -> None:
+        stays = self._node.running.name
+        log.error("update to %s %s: %s", version or OWN, stage, why)
+        self._node.outlet.alarm(
+            ALARM, True, f"{version or OWN} was {stage.replace('_', ' ')}: {why}",
+            f"the line runs on with {stays}; correct the model, then push and activate it again",
+        )  # fmt: skip
+        self._tell(stage, why)
+
+    def _tell(self, stage: Stage, text: str = "") -> None:
+        assert self.progress is not None
+        self.progress = replace(self.progress, stage=stage, text=text)
+
+    # -- what is pushed ---------------------------------------------------------------------------------------------
+
+    def _could_run(self, folder: Path) -> None:
+        """Raises EdgeAppError if this line could not run the model of a folder."""
+        node = self._node
+        refuse_other_lines(node.pipeline)
+        card = resolve(model_in(folder, node.pipeline.model), node.pipeline.preprocess)
+        refuse_other_shape(node.running.card, card)
+        refuse_without_canary(card)
+
+    def in_use(self) -> set[str]:
+        """Versions that are not to be removed, whatever the store says."""
+        progress = self.progress
+        return {self._node.running.version or "", (progress and progress.version) or ""}
+
+
+def fitted(pipeline: Pipeline, version: str | None, card: ModelCard, placed: Placed) -> Running:
+    """A loaded model, with buffers for every slot of the line."""
+    identity = ModelIdentity(card.name, card.sha256, placed.soc, version)
+    model = fit(placed.engines, placed.placer, pipeline.limits.slots, identity)
+    if placed.mechanic is not None:
+        placed.mechanic.install = model.install
+    return Running(version, card, placed, model)
+
+
+def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None, tuple[StartAlarm, ...]]:
+    """The model that a start takes, its version, and an alarm if it is not the one that should be in force.
+
+    A stored version that is damaged gives way to the one before it, at last to the pipeline's own.
+
+    Raises:
+        EdgeAppError: the pipeline's own can't be had.
+    """
+    store, alarms = store_of(pipeline, name), list[StartAlarm]()
+    for version in store.in_force():
+        try:
+            card = resolve(model_in(store.checked(version), pipeline.model), pipeline.preprocess)
+            return card, version, tuple(alarms)
+        except (ModelError, ConfigError) as error:
+            log.error("%s can't be taken, the one before it is: %s", version, error)
+            alarms.append(StartAlarm(ALARM, f"{version} can't be taken: {error.what}", "push and activate it again"))
+    return resolve(pipeline.model, pipeline.preprocess), None, tuple(alarms[:1])

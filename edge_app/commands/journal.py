@@ -62,14 +62,22 @@ def run(args: argparse.Namespace) -> int:
         "verify": verify,
         "stats": stats,
     }
-    with contextlib.closing(jf.open_for_reading(journal_of(args.file))) as connection:
-        runs = jf.read_runs(connection)
-        if args.epoch is not None:
-            runs = [r for r in runs if r.epoch == args.epoch]
-            if not runs:
-                raise ConfigError("no run of that name", where=str(args.file), got=ascii(args.epoch),
-                                  remedy="see `edge_app journal stats`")
-        return int(actions[args.action](args, connection, runs))
+    file = journal_of(args.file)
+    try:
+        with contextlib.closing(jf.open_for_reading(file)) as connection:
+            connection.execute("BEGIN")  # one view of it, whatever a node writes or deletes meanwhile
+            runs = jf.read_runs(connection)
+            if args.epoch is not None:
+                runs = [r for r in runs if r.epoch == args.epoch]
+                if not runs:
+                    raise ConfigError("no run of that name", where=str(file), got=ascii(args.epoch),
+                                      remedy="see `edge_app journal stats`")
+            return int(actions[args.action](args, connection, runs))
+    except sqlite3.Error as error:
+        raise ConfigError(
+            "the journal can't be read on", where=str(file), got=str(error),
+            remedy="if the file is damaged: `sqlite3 FILE .recover` saves what is left of it",
+        ) from error
 
 
 def journal_of(file: Path) -> Path:
@@ -90,6 +98,7 @@ def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
     kind = args.format or (args.out.suffix.removeprefix(".") if args.out is not None else "jsonl")
     if kind not in FORMATS:
         raise ConfigError("can't tell the format", where=f"--out {args.out}", wanted="--format csv, jsonl or parquet")
+    refuse_journal_as_target(args)
     results = Readable(connection, runs)
     try:
         if kind == "parquet":
@@ -109,6 +118,19 @@ def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
     return ExitCode.CHECK_FAILED if results.damaged else ExitCode.OK
 
 
+def refuse_journal_as_target(args: argparse.Namespace) -> None:
+    """An export must not be written over the journal itself, or its -wal.
+
+    Raises:
+        ConfigError: it would be.
+    """
+    if args.out is None or not args.out.exists():
+        return
+    file = journal_of(args.file)
+    if any(own.exists() and args.out.samefile(own) for own in (file, Path(f"{file}-wal"), Path(f"{file}-shm"))):
+        raise ConfigError("this is the journal itself", where=f"--out {args.out}", wanted="another file")
+
+
 class Readable:
     """Bodies and messages of all results that can be read; the others are noted in `damaged`."""
 
@@ -119,12 +141,17 @@ class Readable:
 
     def __iter__(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         for each in self._runs:
-            for row, crc in jf.read_all(self._connection, each.number):
-                if next(wrong_with(each, row, crc), None) is not None:
-                    self.damaged.append(f"{each.epoch} seq {row.seq}")
-                    continue
-                self.count += 1
-                yield row.body, json.loads(row.body)
+            reached = 0
+            try:
+                for row, crc in jf.read_all(self._connection, each.number):
+                    reached = row.seq
+                    if next(wrong_with(each, row, crc), None) is not None:
+                        self.damaged.append(f"{each.epoch} seq {row.seq}")
+                        continue
+                    self.count += 1
+                    yield row.body, json.loads(row.body)
+            except sqlite3.Error as error:
+                self.damaged.append(f"{each.epoch} all after seq {reached}: {error}")
 
 
 @contextlib.contextmanager
@@ -203,7 +230,7 @@ def flat(message: dict[str, Any]) -> dict[str, Any]:
 
 def verify(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[jf.Run]) -> ExitCode:
     """`edge_app journal verify`: exit code 1 if anything is wrong."""
-    (whole,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    whole = file_check(connection)
     problems = [] if whole == "ok" else [Problem("", 0, f"the file: {whole}")]
     results = 0
     for each in runs:
@@ -219,6 +246,14 @@ def verify(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
             print(f"{problem.epoch} seq {problem.seq}: {problem.what}")
         print(f"{results} results of {len(runs)} runs: {len(problems) or 'no'} problems")
     return ExitCode.CHECK_FAILED if problems else ExitCode.OK
+
+
+def file_check(connection: sqlite3.Connection) -> str:
+    """`ok`, or what SQLite finds wrong with the file."""
+    try:
+        return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        return str(error)
 
 
 def stats(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[jf.Run]) -> ExitCode:

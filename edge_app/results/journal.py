@@ -11,7 +11,6 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from edge_app import clock
@@ -34,6 +33,7 @@ LOOK_S = 0.1
 RETRY_S = 1.0
 OPEN_TIMEOUT_S = 10.0
 CHECKED_AT_START = 1000
+FULL_BYTES = 1024 * 1024
 RETENTION_EVERY_S = 5.0
 
 RaiseAlarm = Callable[[str, bool, str, str], None]
@@ -42,11 +42,11 @@ LOST_ALARM = "JOURNAL_LOST"
 REMEDY = "free the disk, or check results.journal.path; what waits is written when it works again"
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    seq: int
-    t_us: int
-    text: str
+MOVED_REMEDY = "leave it alone while the node runs; `edge_app journal export` copies results at any time"
+
+
+class _MovedError(Exception):
+    """The file that is written is not the one at its place."""
 
 
 class Journal:
@@ -68,7 +68,7 @@ class Journal:
         self._identity = identity
         self._alarm = alarm
         self._make_room = make_room
-        self._queue: deque[Record | _Note] = deque()
+        self._queue: deque[Record | jf.Note] = deque()
         self._wakeup = threading.Event()
         self._idle = False
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -77,6 +77,7 @@ class Journal:
         self._lock_fd: int | None = None
         self._connection: sqlite3.Connection | None = None
         self._run_number = 0
+        self._places: list[tuple[int, int] | None] = []
         self._failing = False
         self._lost_told = 0
         self._clock_start = (clock.utc_us(), clock.monotonic_us())
@@ -85,6 +86,8 @@ class Journal:
         """What is handed over reaches the disk."""
         self.durable_seq = 0
         """All results up to this one are on the disk."""
+        self.written_seq = 0
+        """All up to this one were written, or are lost: none of them waits any more."""
         self.oldest_seq: int | None = None
         """Of this run, on the disk."""
         self.lost = 0
@@ -134,7 +137,7 @@ class Journal:
     def note(self, seq: int, text: str) -> None:
         """Keeps a remark on a result of this run."""
         if len(self._queue) < MAX_WAITING:
-            self._queue.append(_Note(seq, clock.utc_us(), text))
+            self._queue.append(jf.Note(seq, clock.utc_us(), text))
 
     def close(self, timeout_s: float) -> None:
         """Writes what waits, and that the run ended cleanly."""
@@ -157,7 +160,7 @@ class Journal:
             self._fail(f"{self.file}: nothing is written any more: {type(error).__name__}: {error}")
 
     def _write_all(self) -> None:
-        batch: list[Record | _Note] = []
+        batch: list[Record | jf.Note] = []
         while True:
             if not batch:
                 self._await_batch()
@@ -194,30 +197,37 @@ class Journal:
             self._wakeup.wait(wait_s)
             self._wakeup.clear()
 
-    def _write(self, batch: list[Record | _Note]) -> None:
+    def _write(self, batch: list[Record | jf.Note]) -> None:
         if self._connection is None:
             self._open()
         assert self._connection is not None
         records = [item for item in batch if isinstance(item, Record)]
-        if records:
-            jf.append(self._connection, self._run_number, [_row(record) for record in records])
-            self._now_durable(records)
-        for item in batch:
-            if isinstance(item, _Note):
-                jf.append_note(self._connection, self._run_number, item.seq, item.t_us, item.text)
+        notes = [item for item in batch if isinstance(item, jf.Note)]
+        if batch:
+            jf.append(self._connection, self._run_number, [_row(record) for record in records], notes)
+        self._still_in_place(self._connection)
+        self._now_durable(records)
         if time.monotonic() >= self._next_retention_s:
             self._retain()
         self._works()
 
+    def _still_in_place(self, connection: sqlite3.Connection) -> None:
+        """What was written is durable only where the next start, and a replay, look for it."""
+        if jf.places(self.file) != self._places:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the one that was moved is whole
+            raise _MovedError
+
     def _now_durable(self, records: list[Record]) -> None:
         """Goes up only as far as there is no hole: a result that was lost is never called durable."""
-        if self.oldest_seq is None:
+        if self.oldest_seq is None and records:
             self.oldest_seq = records[0].seq
         for record in records:
+            self.written_seq = record.seq
             if record.seq == self.durable_seq + 1:
                 self.durable_seq = record.seq
 
     def _open(self) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._connection = jf.open_for_writing(self.file)
             found = self._look_back(self._connection)
@@ -229,6 +239,8 @@ class Journal:
             found = "a new file"
         node = self._identity
         self._run_number = jf.begin_run(self._connection, node.epoch, node.node, node.software, clock.utc_us())
+        self._places = jf.places(self.file)
+        self.oldest_seq = jf.oldest_seq(self._connection, self._run_number)
         log.info("journal %s: %s", self.file, found)
 
     def _look_back(self, connection: sqlite3.Connection) -> str:
@@ -261,6 +273,16 @@ class Journal:
         log.error("journal: %s", text)
         self._alarm("JOURNAL_DAMAGED", True, text, "earlier runs can't be replayed; check the disk")
 
+    def _begin_again(self) -> None:
+        """Somebody moved, replaced or deleted the file: what was not called durable yet is written again."""
+        self.oldest_seq = None
+        text = (
+            f"{self.file} was moved, replaced or deleted while the node wrote to it; results 1 to {self.durable_seq}"
+            " of this run may be missing in the one that is written now"
+        )
+        log.error("journal: %s", text)
+        self._alarm("JOURNAL_DAMAGED", True, text, MOVED_REMEDY)
+
     def _retain(self) -> None:
         """Deletes what is too old or too much, a step at a time."""
         assert self._connection is not None
@@ -274,8 +296,7 @@ class Journal:
         more = jf.give_back(self._connection)
         if deleted or more:
             self._next_retention_s = 0.0  # go on after the next batch
-            rows = jf.read_after(self._connection, self._run_number, 0, 1)
-            self.oldest_seq = rows[0][0] if rows else None
+            self.oldest_seq = jf.oldest_seq(self._connection, self._run_number)
         self.size_bytes = jf.size_bytes(self._connection)
         disk = os.statvfs(self.file.parent)
         self.free_bytes = disk.f_bavail * disk.f_frsize
@@ -292,7 +313,7 @@ class Journal:
         self._opened.set()
 
     def _broke(self, error: Exception) -> None:
-        if self._connection is not None:
+        if self._connection is not None and not jf.is_full(error):  # open, a full disk can at least be read
             self._connection.close()
             self._connection = None
         if jf.is_damage(error):
@@ -301,11 +322,22 @@ class Journal:
                 return
             except OSError as worse:  # a read-only disk, on top of it
                 error = worse
+        if isinstance(error, _MovedError):
+            self._begin_again()
+            return
         text = error.what if isinstance(error, EdgeAppError) else f"{type(error).__name__}: {error}"
         log.warning("journal %s: %s", self.file, text, exc_info=not isinstance(error, (sqlite3.Error, EdgeAppError)))
-        if "full" in text:
+        if jf.is_full(error) or self._disk_is_full():
             self._make_room()
         self._fail(f"{self.file}: {text}")
+
+    def _disk_is_full(self) -> bool:
+        """SQLite may tell it in other words, e.g. if it can't make its -shm."""
+        try:
+            disk = os.statvfs(self.file.parent)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize < FULL_BYTES
 
     def _fail(self, text: str) -> None:
         self.working = False

@@ -26,12 +26,15 @@ def check_run(connection: sqlite3.Connection, run: jf.Run) -> tuple[int, list[Pr
     """How many results a run has, and what is wrong with them."""
     problems: list[Problem] = []
     count, expected = 0, run.oldest_seq or 1
-    for row, crc in jf.read_all(connection, run.number):
-        count += 1
-        if row.seq != expected:
-            problems.append(Problem(run.epoch, expected, f"missing, up to {row.seq - 1}"))
-        expected = row.seq + 1
-        problems += [Problem(run.epoch, row.seq, what) for what in wrong_with(run, row, crc)]
+    try:
+        for row, crc in jf.read_all(connection, run.number):
+            count += 1
+            if row.seq != expected:
+                problems.append(Problem(run.epoch, expected, f"missing, up to {row.seq - 1}"))
+            expected = row.seq + 1
+            problems += [Problem(run.epoch, row.seq, what) for what in wrong_with(run, row, crc)]
+    except sqlite3.Error as error:
+        problems.append(Problem(run.epoch, expected, f"can't be read, nor what follows: {error}"))
     return count, problems
 
 

@@ -6,6 +6,7 @@ oldest rows are the smallest ids. `crc` is over the body as it was published.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """A remark on a result, e.g. a verdict that came after its seal; it is never published as the verdict."""
+
+    seq: int
+    t_us: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One epoch of a node, and what the journal holds of it."""
 
@@ -87,9 +97,30 @@ def is_damage(error: BaseException) -> bool:
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether SQLite says that the disk is full; the connection can be used on."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF == sqlite3.SQLITE_FULL
+
+
 def result_id(run: int, seq: int) -> int:
     """The row id of a result."""
     return run << SEQ_BITS | seq
+
+
+def places(file: Path) -> list[tuple[int, int] | None]:
+    """Device and inode of a journal and of its `-wal`; None: there is none.
+
+    SQLite does not look again: of a file that was moved, replaced or deleted it goes on writing the old one.
+    """
+    found: list[tuple[int, int] | None] = []
+    for name in (file, f"{file}-wal"):
+        try:
+            status = os.stat(name)
+            found.append((status.st_dev, status.st_ino))
+        except FileNotFoundError:
+            found.append(None)
+    return found
 
 
 def open_for_writing(file: Path) -> sqlite3.Connection:
@@ -138,16 +169,24 @@ def open_for_reading(file: Path) -> sqlite3.Connection:
         ConfigError: there is none, it is no journal, or a newer edge_app wrote it.
     """
     try:
+        immutable = "&immutable=1" if _is_on_a_read_only_disk(file) else ""
         connection = sqlite3.connect(
-            f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None,
+            f"{file.resolve().as_uri()}?mode=ro{immutable}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None,
             check_same_thread=False,
         )  # fmt: skip
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")  # damaged text is for `verify` to tell
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute("SELECT 1 FROM run, result LIMIT 1")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise ConfigError("can't read the journal", where=str(file), got=str(error), remedy="check the path") from error
     _refuse_newer(version, file)
     return connection
+
+
+def _is_on_a_read_only_disk(file: Path) -> bool:
+    """Then SQLite can't make the -shm that it wants, nor does it need it. What a -wal holds must not be left out."""
+    wal = Path(f"{file}-wal")
+    return bool(os.statvfs(file).f_flag & os.ST_RDONLY) and not (wal.exists() and wal.stat().st_size)
 
 
 def begin_run(connection: sqlite3.Connection, epoch: str, node: str, software: str, now_us: int) -> int:
@@ -164,7 +203,7 @@ def end_run(connection: sqlite3.Connection, run: int, now_us: int) -> None:
     connection.execute("UPDATE run SET ended_us = ? WHERE number = ?", (now_us, run))
 
 
-def append(connection: sqlite3.Connection, run: int, rows: Sequence[Row]) -> None:
+def append(connection: sqlite3.Connection, run: int, rows: Sequence[Row], notes: Sequence[Note] = ()) -> None:
     """Writes a batch in one transaction; it is on the disk when this returns.
 
     Raises:
@@ -176,16 +215,14 @@ def append(connection: sqlite3.Connection, run: int, rows: Sequence[Row]) -> Non
             "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?)",
             [(result_id(run, r.seq), r.t_done_us, r.verdict, r.reason, zlib.crc32(r.body), r.body) for r in rows],
         )
+        connection.executemany(
+            "INSERT INTO note VALUES (?, ?, ?)", [(result_id(run, n.seq), n.t_us, n.text) for n in notes]
+        )
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def append_note(connection: sqlite3.Connection, run: int, seq: int, t_us: int, text: str) -> None:
-    """Keeps a remark on a result, e.g. a verdict that came after its seal; it is never published as the verdict."""
-    connection.execute("INSERT INTO note VALUES (?, ?, ?)", (result_id(run, seq), t_us, text))
 
 
 _RUNS = (
@@ -219,6 +256,12 @@ def read_after(connection: sqlite3.Connection, run: int, after_seq: int, limit: 
         (result_id(run, after_seq), result_id(run, SEQ_MASK), limit),
     )
     return [(i & SEQ_MASK, body) for i, body in rows]
+
+
+def oldest_seq(connection: sqlite3.Connection, run: int) -> int | None:
+    """The first result of a run that is held; None: none is."""
+    rows = read_after(connection, run, 0, 1)
+    return rows[0][0] if rows else None
 
 
 def read_all(connection: sqlite3.Connection, run: int) -> Iterator[tuple[Row, int]]:

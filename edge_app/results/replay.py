@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
-from pathlib import Path
 
+from edge_app.errors import ConfigError
 from edge_app.results import journal_file as jf
 from edge_app.results import wire
 from edge_app.results.commands import Code, Deferred, RefusedError, Reply, Request
 from edge_app.results.identity import NodeIdentity
 from edge_app.results.journal import MAX_WAITING, Journal
+
+log = logging.getLogger(__name__)
 
 TAIL_RESULTS = MAX_WAITING
 """As many as may wait for the disk: what is not in the journal yet is here."""
@@ -76,14 +80,14 @@ class Replay:
     @property
     def oldest_seq(self) -> int | None:
         """The oldest result of this run that can be replayed; None: none."""
-        if self._journal is not None and self._journal.working and self._journal.oldest_seq is not None:
-            return self._journal.oldest_seq
-        return self.tail.oldest_seq
+        in_journal = self._journal.oldest_seq if self._journal is not None else None
+        return min((seq for seq in (in_journal, self.tail.oldest_seq) if seq is not None), default=None)
 
     def replay(self, request: Request) -> Reply | Deferred:
         """`replay{epoch, after_seq, limit}`: a batch, and whether there is more.
 
-        A seq that is missing in a batch is lost. Results before the oldest that is kept are GONE.
+        A seq that is missing in a batch is lost. Results before the oldest that is kept are GONE. BUSY: what comes
+        next is on its way to the disk, or the journal can't be read just now.
         """
         epoch, after_seq = request.args["epoch"], request.args["after_seq"]
         limit = request.args.get("limit", wire.MAX_REPLAY)
@@ -106,40 +110,71 @@ class Replay:
 
     def _this_run(self, epoch: str, after_seq: int, limit: int, last_seq: int, from_tail: Results) -> Reply:
         """The journal's results, then the tail's."""
+        works = self._journal is not None and self._journal.working
+        written_seq = self._journal.written_seq if self._journal is not None and works else last_seq
         rows: Results = []
-        with contextlib.closing(jf.open_for_reading(self._file())) as connection:
+        with self._reading(from_tail[0][0] if from_tail else last_seq + 1) as connection:
             run = jf.read_run(connection, epoch)
             if run is not None:
                 rows = jf.read_after(connection, run.number, after_seq, limit)
         reached = rows[-1][0] if rows else after_seq
-        found = [*rows, *(item for item in from_tail if item[0] > reached)]
+        found = settled([*rows, *(item for item in from_tail if item[0] > reached)], after_seq, written_seq)
+        if not found and written_seq < last_seq:
+            raise RefusedError(Code.BUSY, "these results are on their way to the disk; ask again")
         return _batch(epoch, found[:limit], last_seq)
 
     def _earlier_run(self, epoch: str, after_seq: int, limit: int) -> Reply:
-        with contextlib.closing(jf.open_for_reading(self._file())) as connection:
+        with self._reading(None) as connection:
             run = jf.read_run(connection, epoch)
             if run is None:
                 raise _gone(None)
-            if run.last_seq is None or run.oldest_seq is None:
-                return _batch(epoch, [], 0)
+            if run.last_seq is None or run.oldest_seq is None or after_seq >= run.last_seq:
+                return _batch(epoch, [], run.last_seq or 0)
             if after_seq + 1 < run.oldest_seq:
                 raise _gone(run.oldest_seq)
             return _batch(epoch, jf.read_after(connection, run.number, after_seq, limit), run.last_seq)
 
     def _runs(self, present: NodeIdentity, last_seq: int, oldest_seq: int | None) -> Reply:
         runs: list[jf.Run] = []
-        if self._journal is not None and self._journal.working:
-            with contextlib.closing(jf.open_for_reading(self._file())) as connection:
+        try:
+            with self._reading(None) as connection:
                 runs = jf.read_runs(connection)
+        except RefusedError as refusal:
+            if refusal.code is not Code.GONE:
+                raise
         started_us = next((run.started_us for run in runs if run.epoch == present.epoch), 0)
         earlier = [run for run in runs if run.epoch != present.epoch]
         now = jf.Run(0, present.epoch, present.node, present.software, started_us, None, oldest_seq, last_seq)
         return Reply({"epochs": [_run_fields(run) for run in (*earlier, now)]})
 
-    def _file(self) -> Path:
-        if self._journal is None or not self._journal.working:
-            raise RefusedError(Code.GONE, "there is no journal: only memory's tail can be replayed", oldest_seq=None)
-        return self._journal.file
+    @contextmanager
+    def _reading(self, oldest_seq: int | None) -> Iterator[sqlite3.Connection]:
+        """The journal, also while it can't be written.
+
+        Raises:
+            RefusedError: GONE where there is none, or none that works: `oldest_seq` is what memory has; BUSY if it
+                works, but can't be read just now.
+        """
+        if self._journal is None:
+            raise _gone(oldest_seq)
+        try:
+            with closing(jf.open_for_reading(self._journal.file)) as connection:
+                yield connection
+        except (ConfigError, sqlite3.Error) as error:
+            log.debug("replay: %s", error)  # the client is told; it may ask very often
+            if not self._journal.working:
+                raise _gone(oldest_seq) from error
+            raise RefusedError(Code.BUSY, "the journal can't be read just now; ask again") from error
+
+
+def settled(found: Results, after_seq: int, written_seq: int) -> Results:
+    """Results up to the first hole that may yet be filled: what is missing up to `written_seq` is lost."""
+    expected = after_seq + 1
+    for index, (seq, _) in enumerate(found):
+        if seq != expected and expected > written_seq:
+            return found[:index]
+        expected = seq + 1
+    return found
 
 
 def _gone(oldest_seq: int | None) -> RefusedError:

@@ -17,7 +17,7 @@ from nodes import NodeProcess
 from wire_samples import until
 
 from edge_app.cli import main
-from edge_app.client import Keys, Line, Result, Start
+from edge_app.client import Keys, Line, Position, Result, Start
 from edge_app.keys import write_pair
 from edge_app.results.auth import new_key_pair
 
@@ -118,15 +118,28 @@ def status_of(line: Line) -> dict[str, object]:
     return dict(line.command("status"))
 
 
+def fifty_results(disk: Path) -> str:
+    """A run that is on the disk, and over; its epoch."""
+    with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=100, count=50) as node, node.line() as line:
+        until(lambda: status_of(line)["durable_seq"] == 50)
+        return node.epoch
+
+
+def replayed(line: Line, epoch: str) -> list[int]:
+    return [result["seq"] for result in line.command("replay", epoch=epoch, after_seq=0)["results"]]
+
+
 @needs_root
 def test_a_full_disk_stops_no_result_and_what_waited_is_written_when_there_is_room(
     small_disk: Callable[[int], Path],
 ) -> None:
     disk = small_disk(3)
+    earlier = fifty_results(disk)
     ballast = disk / "ballast"
     ballast.write_bytes(b"x" * 2 * 1024 * 1024)
     with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=400) as node, node.line() as line:
         until(lambda: status_of(line)["journal"] is False)
+        assert replayed(line, earlier) == list(range(1, 51)), "what is on a full disk can be read"
         status = status_of(line)
         assert [a["alarm"] for a in status["alarms"]] == ["JOURNAL_FAILED"]  # type: ignore[attr-defined]
         assert "full" in status["alarms"][0]["text"]  # type: ignore[index]
@@ -139,7 +152,7 @@ def test_a_full_disk_stops_no_result_and_what_waited_is_written_when_there_is_ro
         status = status_of(line)
         assert status["alarms"] == []
         assert status["disk"]["journal_lost"] == 0  # type: ignore[index]
-        with node.line(start=Start.OLDEST) as books:
+        with node.line(start=Position(node.epoch, 0)) as books:
             assert [r.seq for r in take(books, reached)] == list(range(1, reached + 1))
         assert node.stop() == 0
     assert main(["journal", "verify", str(disk / "results.db")]) == 0
@@ -168,12 +181,12 @@ def test_a_full_disk_drops_pictures_before_results(small_disk: Callable[[int], P
 @needs_root
 def test_a_node_starts_on_a_read_only_disk(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(8)
-    with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=100, count=50) as node, node.line() as line:
-        until(lambda: status_of(line)["durable_seq"] == 50)
+    earlier = fifty_results(disk)
     run("mount", "-o", "remount,ro", str(disk))
     with NodeProcess({"journal": {"path": disk / "results.db"}}, rate=100) as node, node.line() as line:
         status = status_of(line)
         assert status["journal"] is False
+        assert replayed(line, earlier) == list(range(1, 51))
         assert str(disk) in status["alarms"][0]["text"]  # type: ignore[index]
         first = line.next(60)
         assert first is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from wire_samples import identity, sealed
 
 from edge_app.cli import main
 from edge_app.config.results import Journal as Section
+from edge_app.results import journal_file as jf
 from edge_app.results.journal import Journal
 from edge_app.results.record import Record
 from edge_app.verdict import Reason
@@ -137,6 +139,63 @@ def test_export_leaves_damaged_results_out_and_says_so(file: Path, capsys: pytes
     printed = capsys.readouterr()
     assert (code, len(printed.out.splitlines())) == (1, 40)
     assert "2 damaged ones left out" in printed.err
+
+
+def spoil(file: Path, how: str) -> None:
+    """Damage that SQLite meets only as it reads on."""
+    if how == "text":
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("UPDATE result SET verdict = CAST(x'5041ff53' AS TEXT) WHERE id & 1099511627775 = 7")
+        return
+    with closing(sqlite3.connect(file)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'result'").fetchone()
+        (last,) = connection.execute("PRAGMA page_count").fetchone()
+    with file.open("r+b") as stream:
+        stream.seek(4096 * ((page if how == "root page" else last) - 1))
+        stream.write(b"\xff" * 4096)
+
+
+@pytest.mark.parametrize("how", ["text", "a page", "root page"])
+def test_a_file_that_is_damaged_within_is_told_not_a_traceback(
+    file: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(file, how)
+    for arguments in (["verify", str(file)], ["export", str(file)]):
+        capsys.readouterr()
+        code = main(["journal", *arguments])
+        printed = capsys.readouterr()
+        assert code in (1, 2)
+        assert any(word in printed.out + printed.err for word in ("damaged", "malformed", "checksum", "verdict is"))
+        if how == "text" and arguments[0] == "export":
+            assert len(printed.out.splitlines()) == 40, "all others are saved"
+    assert main(["journal", "stats", str(file)]) in (0, 2)
+
+
+@pytest.mark.parametrize("own", ["results.db", "link.db"])
+def test_an_export_is_never_written_over_the_journal(
+    file: Path, own: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = file.read_bytes()
+    (file.parent / "link.db").symlink_to(file)
+    assert main(["journal", "export", str(file), "--format", "csv", "--out", str(file.parent / own)]) == 2
+    assert "this is the journal itself" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_verify_sees_one_moment_of_a_journal_whose_oldest_results_go_meanwhile(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_runs = jf.read_runs
+
+    def then_delete(connection: sqlite3.Connection) -> list[jf.Run]:
+        runs = read_runs(connection)
+        with closing(jf.open_for_writing(file)) as node:
+            assert jf.delete_oldest(node, older_than_us=2**62, keep_bytes=2**40) == 42
+        return runs
+
+    monkeypatch.setattr(jf, "read_runs", then_delete)
+    assert main(["journal", "verify", str(file)]) == 0
+    assert "42 results of 2 runs: no problems" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [None, b"no journal", b""])

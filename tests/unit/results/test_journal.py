@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,61 @@ def test_a_file_of_version_1_is_brought_up_to_date_with_its_results(file: Path) 
     assert [text for _, text in jf.read_notes(connection, 2, 1)] == ["PASS came 12 ms after the deadline"]
     assert connection.execute("PRAGMA user_version").fetchone()[0] == len(jf.MIGRATIONS)
     connection.close()
+
+
+def take_away(file: Path, how: str) -> Path | None:
+    """What becomes of a journal by hand; where its results are then."""
+    aside = file.with_name("aside.db")
+    match how:
+        case "moved":
+            file.rename(aside)
+        case "replaced":
+            file.rename(aside)
+            file.write_bytes(b"something else" * 1000)
+        case "deleted":
+            file.unlink()
+        case "wal deleted":
+            Path(f"{file}-wal").unlink()
+        case "folder deleted":
+            shutil.rmtree(file.parent)
+    return aside if aside.exists() else None
+
+
+@pytest.mark.parametrize("how", ["moved", "replaced", "deleted", "wal deleted", "folder deleted"])
+def test_a_file_that_is_taken_away_is_told_and_durable_is_in_the_one_at_its_place(file: Path, how: str) -> None:
+    """SQLite would go on writing to the old file: the results would be durable where nobody finds them."""
+    opened = Opened(file)
+    for seq in range(1, 11):
+        opened.put(sealed(seq))
+    wait_for(lambda: opened.journal.durable_seq == 10)
+    aside = take_away(file, how)
+    for seq in range(11, 21):
+        opened.put(sealed(seq))
+        time.sleep(0.001)
+    wait_for(lambda: opened.journal.durable_seq == 20)
+    active, text = opened.alarms.now["JOURNAL_DAMAGED"]
+    assert active
+    assert str(file) in text
+    found = held(file)  # as it is now: what was called durable may not wait for a clean end
+    if aside is not None:
+        found |= held(aside)
+    kept = range(11 if how in ("deleted", "folder deleted") else 1, 21)
+    assert {seq: found.get(seq) for seq in kept} == {seq: opened.bodies[seq] for seq in kept}
+    assert opened.journal.oldest_seq == min(held(file))
+    opened.journal.close(PATIENCE_S)
+    assert runs(file)[-1].ended_us is not None
+
+
+def test_remarks_and_results_are_one_commit(tmp_path: Path) -> None:
+    """A line that is late all the time makes as many remarks as results: each must not cost an fsync of its own."""
+    statements: list[str] = []
+    with closing(jf.open_for_writing(tmp_path / "results.db")) as connection:
+        run = jf.begin_run(connection, "e", "l1/st3", "0.1.0", 1)
+        connection.set_trace_callback(statements.append)
+        rows = [jf.Row(seq, 1, "UNKNOWN", "LATE", b"{}") for seq in range(1, 21)]
+        jf.append(connection, run, rows, [jf.Note(seq, 2, "came late") for seq in range(1, 21)])
+        assert statements.count("COMMIT") == 1
+        assert [jf.read_notes(connection, run, seq) for seq in (1, 20)] == [[(2, "came late")]] * 2
 
 
 def test_a_newer_file_is_left_alone_and_told(file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -14,6 +15,7 @@ import zmq
 from wire_samples import Line, config, outlet
 
 from edge_app.results import Code, Outlet, RefusedError, Reply, Request
+from edge_app.results import bus as bus_module
 from edge_app.results import parts as parts_module
 from edge_app.results import replay as replay_module
 from edge_app.results.parts import Parts
@@ -114,6 +116,41 @@ def test_an_earlier_run_is_replayed_after_a_restart(node: Node, file: Path) -> N
     assert (seqs(old), old["more"], old["last_seq"]) == ([5, 6, 7, 8, 9, 10], False, 10)
     assert {result["epoch"] for result in old["results"]} == {node.epoch}
     second.close()
+
+
+def test_a_seq_that_no_run_has_reached_brings_nothing(node: Node, file: Path) -> None:
+    """Row ids carry the run's number above the seq: an absurd seq must not reach into another place."""
+    epochs = [node.epoch]
+    node.seal(3)
+    node.close()
+    for _ in range(3):
+        other = Node(file)
+        epochs.append(other.epoch)
+        other.seal(3)
+        asked = [(epoch, 2**bit) for epoch in epochs for bit in range(2, 53)]
+        assert [seqs(other.replay(epoch, seq)) for epoch, seq in asked] == [[]] * len(asked)
+        other.close()
+
+
+def test_what_is_on_its_way_to_the_disk_is_not_called_lost(
+    node: Node, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wire's queue was full, so memory does not have it; the journal has not written it yet."""
+    node.seal(5)
+    node.wait(lambda s: s["durable_seq"] == 5)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # the disk stands still
+    monkeypatch.setattr(bus_module, "MAX_QUEUED_RESULTS", 0)
+    node.seal(5)
+    monkeypatch.undo()
+    node.seal(1)
+    node.wait(lambda s: s["last_seq"] == 11)
+    assert node.replay(node.epoch, 5)["code"] == "BUSY"
+    assert seqs(node.replay(node.epoch, 3)) == [4, 5]
+    other.execute("ROLLBACK")
+    other.close()
+    node.wait(lambda s: s["durable_seq"] == 11)
+    assert seqs(node.replay(node.epoch, 5)) == list(range(6, 12))
 
 
 def test_a_replayed_result_is_the_published_one_but_for_its_mark(node: Node) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -129,8 +130,8 @@ def judge(detections: Detections | Classes, recipe: Recipe) -> Judgement:
     if not isinstance(detections, Detections):
         raise RuntimeFault("a classifier came into a pipeline that judges defects")
     counted = _counted(detections, recipe)
-    scores, labels = detections.scores[counted], detections.labels[counted]
-    listed = tuple(_defect(detections, int(i), recipe) for i in np.flatnonzero(counted))
+    scores, labels, boxes_px = detections.scores[counted], detections.labels[counted], detections.boxes_px[counted]
+    listed = tuple(map(_defect, labels.tolist(), scores.tolist(), boxes_px.tolist(), repeat(recipe)))
     firm = scores >= recipe.score[labels]
     totals = np.bincount(labels[firm], minlength=len(recipe.labels))
     over = np.flatnonzero(totals > recipe.max_count)
@@ -171,11 +172,12 @@ def _counted(detections: Detections, recipe: Recipe) -> npt.NDArray[np.bool_]:
     boxes, labels = detections.boxes_px, detections.labels
     longer = np.maximum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1])
     counted = (detections.scores >= recipe.thresholds[labels]) & (longer >= recipe.min_size_px[labels])
-    centres = np.stack(((boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2), axis=1)
-    if recipe.inspect:
-        counted &= np.any([inside(centres, polygon) for polygon in recipe.inspect], axis=0)
-    for polygon in recipe.ignore:
-        counted &= ~inside(centres, polygon)
+    if recipe.inspect or recipe.ignore:
+        centres = np.stack(((boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2), axis=1)
+        if recipe.inspect:
+            counted &= np.any([inside(centres, polygon) for polygon in recipe.inspect], axis=0)
+        for polygon in recipe.ignore:
+            counted &= ~inside(centres, polygon)
     return np.asarray(counted, np.bool_)
 
 
@@ -190,8 +192,6 @@ def inside(points: npt.NDArray[np.floating], polygon: npt.NDArray[np.float64]) -
     return np.asarray(crosses.sum(axis=1) % 2 == 1, np.bool_)
 
 
-def _defect(detections: Detections, index: int, recipe: Recipe) -> Defect:
-    x0, y0, x1, y1 = (round(float(v), 1) for v in detections.boxes_px[index])
-    return Defect(
-        recipe.labels[int(detections.labels[index])], round(float(detections.scores[index]), 4), (x0, y0, x1, y1)
-    )
+def _defect(label: int, score: float, box_px: list[float], recipe: Recipe) -> Defect:
+    x0, y0, x1, y1 = box_px
+    return Defect(recipe.labels[label], round(score, 4), (round(x0, 1), round(y0, 1), round(x1, 1), round(y1, 1)))

@@ -29,7 +29,7 @@ class YoloDecoder:
     def __init__(self, spec: HeadSpec, outputs: Sequence[TensorInfo]) -> None:
         self.spec = spec
         self._shapes = [tuple(o.shape) for o in outputs]
-        self._dtypes = [str(o.dtype) for o in outputs]
+        self._dtypes = [np.dtype(o.dtype) for o in outputs]
         self._order, levels, anchors = _plan_cut(spec, outputs) if spec.kind == "yolov8_cut" else _plan(spec, outputs)
         self.native_arguments = (
             _NATIVE_KIND[spec.kind], spec.classes, anchors, spec.agnostic, spec.max_detections, below(spec.iou),
@@ -65,12 +65,12 @@ class YoloDecoder:
         )
 
     def _check(self, outputs: Sequence[npt.NDArray[Any]]) -> None:
-        shapes, dtypes = [o.shape for o in outputs], [str(o.dtype) for o in outputs]
+        shapes, dtypes = [o.shape for o in outputs], [o.dtype for o in outputs]
         if shapes != self._shapes or dtypes != self._dtypes:
             raise InvalidOutput(
                 "the model's outputs have another shape or type than the session said",
-                wanted=f"{self._shapes} {self._dtypes}",
-                got=f"{shapes} {dtypes}",
+                wanted=f"{self._shapes} {[str(dtype) for dtype in self._dtypes]}",
+                got=f"{shapes} {[str(dtype) for dtype in dtypes]}",
             )
         for output in outputs:
             if not output.flags.c_contiguous:

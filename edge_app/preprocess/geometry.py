@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -55,21 +56,29 @@ class Geometry:
         x_frame = (x - pad_x + crop_x) * scale_x + region_x0; edges, not pixel centres, so no half pixels.
         """
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
-        scale = np.array([self.scale_x, self.scale_y] * 2)
-        shift = np.array([self.crop_x - self.pad_x, self.crop_y - self.pad_y] * 2)
-        origin = np.array([self.region[0], self.region[1]] * 2)
-        limit = np.array([self.frame_width, self.frame_height] * 2)
-        moved: npt.NDArray[np.float64] = np.clip((given + shift) * scale + origin, 0, limit)
+        shift, scale, origin, limit = _terms(self)
+        moved: npt.NDArray[np.float64] = np.minimum(np.maximum((given + shift) * scale + origin, 0), limit)
         return moved.astype(np.float32)
 
     def to_tensor_px(self, boxes: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Boxes [N, 4] of the frame as float32 boxes of the tensor, not clipped: the inverse of to_source_px."""
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
-        scale = np.array([self.scale_x, self.scale_y] * 2)
-        shift = np.array([self.crop_x - self.pad_x, self.crop_y - self.pad_y] * 2)
-        origin = np.array([self.region[0], self.region[1]] * 2)
+        shift, scale, origin, _ = _terms(self)
         moved: npt.NDArray[np.float64] = (given - origin) / scale - shift
         return moved.astype(np.float32)
+
+
+Terms = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+@lru_cache(maxsize=64)
+def _terms(g: Geometry) -> Terms:
+    """Shift, scale, origin and limit of (x0, y0, x1, y1): the same for every frame of a camera."""
+    pairs = (
+        (g.crop_x - g.pad_x, g.crop_y - g.pad_y), (g.scale_x, g.scale_y), g.region[:2], (g.frame_width, g.frame_height)
+    )  # fmt: skip
+    shift, scale, origin, limit = (np.array(pair * 2, np.float64) for pair in pairs)
+    return shift, scale, origin, limit
 
 
 def fit_geometry(

@@ -228,15 +228,18 @@ EA_ROW(bayer_gray, EA_FAMILY_BAYER, EA_GENERAL, 1)
 
 /* One row of sample points: no weights, the taps themselves. */
 EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_samples *s, int family, int narrow) {
-    const ea_tap *y = &p->y[j];
+    const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
     const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
+    const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);
     const colour_factors f = factors_of(p);
     for (int32_t g = 0; g < p->groups; g++) {
         ea_v upper[3], lower[3];
         int channels = 3;
         if (family == EA_FAMILY_BAYER) {
+            bayer_touch_next(p, &p->group[g], frame, next->p0);
             bayer_taps(p, frame, y, g, narrow, upper, lower);
         } else {
+            touch_next(p, &p->group[g], n0, n1, 2);
             channels = row_taps(p, &f, r0, g, family, narrow, 0, upper);
             row_taps(p, &f, r1, g, family, narrow, 0, lower);
         }

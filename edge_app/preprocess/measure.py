@@ -31,6 +31,8 @@ DARK, BRIGHT = 4, 251
 _LEAST_EDGE = 8.0
 _EDGE_OF_NOISE, _EDGE_OF_CONTRAST = 4 * 1.4826, 0.4
 """A step is an edge above 4 sigma of the noise (1.4826 times the median step), or above 0.4 of the contrast."""
+_LEVELS = np.arange(256)
+_POWERS = np.stack([_LEVELS**0, _LEVELS, _LEVELS**2], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +129,25 @@ def native_ints(source: Source, grid: Grid) -> tuple[int, ...]:
 def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:
     """Measures from what C counted: histograms of luma and of steps, sums of columns and rows (see measure.h)."""
     whole = counts.astype(np.int64)
-    luma, across, down = whole[:256], whole[256:512], whole[512:768]
+    luma, steps = whole[:256], whole[256:768].reshape(2, 256)  # steps: along a row, along a column
     columns, rows = whole[768 : 768 + 2 * MOST_COLUMNS], whole[768 + 2 * MOST_COLUMNS :]
     points = grid.columns * grid.rows
-    contrast = float(_percentile(luma, 0.99) - _percentile(luma, 0.01))
-    noise = float(_percentile(across + down, 0.5))
-    edges = np.arange(256) > max(min(_EDGE_OF_NOISE * noise, _EDGE_OF_CONTRAST * contrast), _LEAST_EDGE)
+    darker = luma.cumsum()
+    contrast = float(_percentile(darker, 0.99) - _percentile(darker, 0.01))
+    noise = float(_percentile((steps[0] + steps[1]).cumsum(), 0.5))
+    least_edge = max(min(_EDGE_OF_NOISE * noise, _EDGE_OF_CONTRAST * contrast), _LEAST_EDGE)
+    edges = least_edge < _LEVELS
+    (count_x, sum_x, squares_x), (count_y, sum_y, squares_y) = ((steps * edges) @ _POWERS).tolist()
     return FrameMeasures(
-        mean_luma=float(luma @ np.arange(256)) / points,
+        mean_luma=float(luma @ _LEVELS) / points,
         contrast=contrast,
-        dark_fraction=int(luma[: DARK + 1].sum()) / points,
-        bright_fraction=int(luma[BRIGHT:].sum()) / points,
+        dark_fraction=int(darker[DARK]) / points,
+        bright_fraction=int(darker[-1] - darker[BRIGHT - 1]) / points,
         noise=noise,
-        sharpness=_slope((across + down) * edges, contrast),
-        sharpness_x=_slope(across * edges, contrast),
-        sharpness_y=_slope(down * edges, contrast),
-        edge_fraction=int(((across + down) * edges).sum()) / (2 * points),
+        sharpness=_slope(sum_x + sum_y, squares_x + squares_y, contrast),
+        sharpness_x=_slope(sum_x, squares_x, contrast),
+        sharpness_y=_slope(sum_y, squares_y, contrast),
+        edge_fraction=(count_x + count_y) / (2 * points),
         luma_columns=(columns[: grid.columns] / grid.rows).astype(np.float32),
         edge_columns=(columns[MOST_COLUMNS:][: grid.columns] / grid.rows).astype(np.float32),
         luma_rows=(rows[: grid.rows] / grid.columns).astype(np.float32),
@@ -152,14 +157,17 @@ def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:
     )
 
 
-def _percentile(histogram: Counts, share: float) -> int:
-    """The lowest value that at least this share of the counted points does not exceed."""
-    reached = np.cumsum(histogram)
-    return int(np.searchsorted(reached, share * reached[-1]))
+def _percentile(reached: Counts, share: float) -> int:
+    """The lowest value that at least this share of the counted points does not exceed; `reached`: how many do not."""
+    return int(reached.searchsorted(share * reached[-1]))
 
 
-def _slope(edges: Counts, contrast: float) -> float:
-    """Mean of the steps, weighted by the step itself, as a share of the contrast; 0 without steps."""
-    steps = np.arange(256)
-    total = int(edges @ steps)
-    return int(edges @ steps**2) / total / contrast if total and contrast else 0.0
+def _slope(steps: int, squares: int, contrast: float) -> float:
+    """Mean of the steps, weighted by the step itself, as a share of the contrast; 0 without steps.
+
+    Args:
+        steps: sum of all steps at edges.
+        squares: sum of their squares.
+        contrast: of the frame.
+    """
+    return squares / steps / contrast if steps and contrast else 0.0

@@ -27,6 +27,8 @@ from edge_app.results.sockets import Sockets
 
 log = logging.getLogger(__name__)
 
+NOBLOCK, MORE_FOLLOWS = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+"""Plain integers: joining two flags costs more than handing over a short message."""
 MAX_QUEUED_RESULTS = 4096
 MAX_SENT_A_TURN = 256
 """Then heartbeats and commands have their turn, however many results wait."""
@@ -235,7 +237,8 @@ class Bus:
 
     def _publish(self, kind: str, body: bytes) -> None:
         if self.sockets.pub is not None:
-            self.sockets.pub.send_multipart([self._topics[kind], body], zmq.NOBLOCK)
+            self.sockets.pub.send(self._topics[kind], MORE_FOLLOWS)
+            self.sockets.pub.send(body, NOBLOCK)
 
     def _serve_commands(self) -> None:
         router = self.sockets.router

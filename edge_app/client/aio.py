@@ -28,6 +28,7 @@ class AsyncLine(Followed):
         self._context = zmq.asyncio.Context()
         self._changed = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
+        self._keeper: asyncio.Task[None] | None = None
         self._dealer: zmq.asyncio.Socket | None = None
 
     async def __aenter__(self) -> Self:
@@ -42,7 +43,8 @@ class AsyncLine(Followed):
 
     async def close(self) -> None:
         """Ends its tasks and lets go of the sockets."""
-        tasks = [self._keeper, *self._tasks]
+        tasks = [*([self._keeper] if self._keeper is not None else []), *self._tasks]
+        self._keeper, self._tasks = None, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -73,11 +75,16 @@ class AsyncLine(Followed):
 
     async def _wait_for(self, name: str, timeout_s: float, fields: Mapping[str, Any]) -> Answer:
         request_id = self._ask(name, fields)
-        await self._send_due()
-        answer = await self._until(lambda: self._session.answer(request_id), timeout_s)
-        return self._answered(name, request_id, answer, timeout_s)
+        try:
+            await self._send_due()
+            answer = await self._until(lambda: self._session.answer(request_id), timeout_s)
+        finally:  # cancelled, too: a command must not be sent when nobody wants it any more
+            self._session.forget(request_id)
+        return self._answered(name, answer, timeout_s)
 
     async def _until(self, look: Callable[[], FoundT | None], timeout_s: float | None) -> FoundT | None:
+        if self._keeper is None:
+            raise RuntimeError("this AsyncLine is not open: use it as `async with AsyncLine(...) as line`")
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 while (found := look()) is None:

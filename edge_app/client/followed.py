@@ -78,7 +78,7 @@ class Followed:
             raise NoAnswer(f"{name}: this {type(self).__name__} was made without a commands endpoint")
         return self._session.request(name, fields, monotonic_us())
 
-    def _answered(self, name: str, request_id: str, answer: Answer | None, timeout_s: float) -> Answer:
+    def _answered(self, name: str, answer: Answer | None, timeout_s: float) -> Answer:
         """The answer to a command.
 
         Raises:
@@ -86,7 +86,6 @@ class Followed:
             NoAnswer: there is none.
         """
         if answer is None:
-            self._session.forget(request_id)
             raise NoAnswer(f"{name}: no reply within {timeout_s:g} s")
         if answer.fields.get("ok") is not True:
             raise CommandRefused(str(answer.fields.get("code")), str(answer.fields.get("message")))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,25 +22,24 @@ CONNECTING_US = 20_000
 class Line(Followed):
     """One inspection node. Each result is handed over once, in order; what was missed is asked for again.
 
-    Not for sharing between threads. Made after any fork. Messages are taken in while `next` (or a command) waits;
-    call it often: a program that does not is told the truth late (results come STALE), but loses nothing.
+    For one thread at a time: two at once are a RuntimeError. Made after any fork. Messages are taken in while `next`
+    (or a command) waits; call it often: a program that does not is told the truth late (results come STALE), but loses
+    nothing.
     """
 
     def _begin(self) -> None:
+        self._in_use = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._open()
 
     def next(self, timeout_s: float | None = None) -> Result | None:
         """The next result; None if none came within the time (None: wait for ever)."""
         end_us = None if timeout_s is None else monotonic_us() + round(timeout_s * 1e6)
-        self._turn(0)  # heartbeats are seen, however many results wait
-        while True:
-            result = self._take()
-            if result is not None:
-                return result
-            if end_us is not None and monotonic_us() >= end_us:
-                return None
-            self._turn(end_us)
+        with self._alone():
+            self._turn(0)  # heartbeats are seen, however many results wait
+            while (result := self._take()) is None and (end_us is None or monotonic_us() < end_us):
+                self._turn(end_us)
+            return result
 
     def __iter__(self) -> Iterator[Result]:
         """Results, for ever."""
@@ -66,7 +67,8 @@ class Line(Followed):
 
     def close(self) -> None:
         """Lets go of the sockets."""
-        self._context.destroy(linger=0)
+        with self._alone():
+            self._context.destroy(linger=0)
 
     def __enter__(self) -> Self:
         return self
@@ -89,10 +91,24 @@ class Line(Followed):
 
     def _wait_for(self, name: str, timeout_s: float, fields: Mapping[str, Any]) -> Answer:
         end_us = monotonic_us() + round(timeout_s * 1e6)
-        request_id = self._ask(name, fields)
-        while (answer := self._session.answer(request_id)) is None and monotonic_us() < end_us:
-            self._turn(end_us)
-        return self._answered(name, request_id, answer, timeout_s)
+        with self._alone():
+            request_id = self._ask(name, fields)
+            try:
+                while (answer := self._session.answer(request_id)) is None and monotonic_us() < end_us:
+                    self._turn(end_us)
+            finally:
+                self._session.forget(request_id)
+            return self._answered(name, answer, timeout_s)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """ZeroMQ's sockets are for one thread at a time: two would lose results, or abort the program."""
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError("this Line is in use by another thread: make one for each thread")
+        try:
+            yield
+        finally:
+            self._in_use.release()
 
     def _turn(self, end_us: int | None) -> None:
         """Sends what is due, waits until `end_us` at most (0: not at all), takes in what has come."""

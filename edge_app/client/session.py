@@ -184,8 +184,9 @@ class Session:
         return self._answers.pop(request_id, None)
 
     def forget(self, request_id: str) -> None:
-        """Nobody waits for this answer any more."""
+        """Nobody waits for this answer any more: it is not asked for again."""
         self._asked.pop(request_id, None)
+        self._answers.pop(request_id, None)
 
     def _ask(self, command: str, fields: Mapping[str, Any], now_us: int) -> _Asked:
         self._count += 1

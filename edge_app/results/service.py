@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 from collections import OrderedDict
@@ -45,7 +47,7 @@ class ReplyCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._replies: OrderedDict[tuple[str, str], tuple[int, Request, list[bytes]]] = OrderedDict()
+        self._replies: OrderedDict[tuple[str, str], tuple[int, bytes, list[bytes]]] = OrderedDict()
 
     def get(self, request: Request, now_us: int) -> list[bytes] | None:
         """The earlier reply, or None.
@@ -57,7 +59,7 @@ class ReplyCache:
             known = self._replies.get((request.client, request.request_id))
         if known is None or now_us - known[0] > CACHE_AGE_US:
             return None
-        if (known[1].command, known[1].args) != (request.command, request.args):
+        if known[1] != _content(request):
             raise RefusedError(Code.CONFLICT, "this request_id was used for another command; make ids unique")
         return known[2]
 
@@ -65,7 +67,7 @@ class ReplyCache:
         """Keeps a reply; the oldest goes when there are too many."""
         key = (request.client, request.request_id)
         with self._lock:
-            self._replies[key] = (now_us, request, reply)
+            self._replies[key] = (now_us, _content(request), reply)
             self._replies.move_to_end(key)
             while len(self._replies) > CACHED_REPLIES:
                 self._replies.popitem(last=False)
@@ -74,6 +76,11 @@ class ReplyCache:
         """The command came to nothing: it may be tried again."""
         with self._lock:
             self._replies.pop((request.client, request.request_id), None)
+
+
+def _content(request: Request) -> bytes:
+    """What a request asks for, whatever the order of its fields; short, since it is kept."""
+    return hashlib.sha256(json.dumps([request.command, request.args], sort_keys=True).encode()).digest()
 
 
 class Service:

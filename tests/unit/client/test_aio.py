@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
-from wire_samples import PLACEMENT, outlet
+from nodes import free_port
+from wire_samples import PLACEMENT, config, outlet
 from wire_samples import Line as Sealing
 
 from edge_app.client import AsyncLine, CommandRefused, NoAnswer, Position, Start
-from edge_app.results import Outlet, Reply
+from edge_app.results import Outlet, Reply, Request
 from edge_app.verdict import Mode
 
 
@@ -92,5 +95,61 @@ def test_time_outs_and_refusals(node: Outlet) -> None:
             with pytest.raises(NoAnswer):
                 await nobody.command("hello", timeout_s=0.1)
             assert nobody.fault == "no heartbeat yet"
+
+    asyncio.run(main())
+
+
+def test_a_command_that_was_cancelled_is_not_sent_when_the_node_comes() -> None:
+    """A line must not start because somebody asked for it, gave up, and the node came minutes later."""
+
+    async def main() -> list[str]:
+        started: list[str] = []
+        publish, commands = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
+
+        def start(request: Request) -> Reply:
+            started.append(request.request_id)
+            return Reply()
+
+        async with AsyncLine(publish, commands) as line:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(line.command("start", timeout_s=600), 0.1)
+            node = outlet(Sealing(), {"start": start}, results=config(publish=publish, commands=commands))
+            node.start()
+            try:
+                await line.command("hello", timeout_s=60)  # asked after it: it would have been sent before
+                await asyncio.sleep(0)
+                return started
+            finally:
+                node.close()
+
+    assert asyncio.run(main()) == []
+
+
+def test_results_survive_programs_that_cancel_their_waits(node: Outlet, sealing: Sealing) -> None:
+    async def main() -> list[int]:
+        got: list[int] = []
+        async with line_to(node) as line:
+            await subscribed(node, line)
+            chance = random.Random(1)
+            while len(got) < 500:
+                for _ in range(min(5, 500 - sealing.triggers)):
+                    node.result(sealing.seal())
+                waiting = asyncio.create_task(line.next())
+                with suppress(TimeoutError):
+                    result = await asyncio.wait_for(waiting, chance.choice([0, 0.0005, 0.002, 0.1]))
+                    assert result is not None
+                    got.append(result.seq)
+        return got
+
+    assert asyncio.run(asyncio.wait_for(main(), 90)) == list(range(1, 501))
+
+
+def test_a_line_that_is_not_open_says_so_instead_of_waiting_for_ever() -> None:
+    async def main() -> None:
+        line = AsyncLine("tcp://127.0.0.1:9", "tcp://127.0.0.1:9")
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="async with"):
+                await line.next()
+            await line.close()
 
     asyncio.run(main())

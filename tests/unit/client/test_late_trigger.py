@@ -36,7 +36,7 @@ def test_a_node_that_comes_later_takes_no_picture_for_it() -> None:
             line.command("trigger", timeout_s=PATIENCE_S, trigger_id=2, budget_us=60_000_000)
             assert taken == [2]
             with pytest.raises(NoAnswer):
-                line._answered("trigger", late, line._session.answer(late), 0.2)
+                line._answered("trigger", line._session.answer(late), 0.2)
         finally:
             node.close()
 

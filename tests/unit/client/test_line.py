@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,15 +110,53 @@ def test_garbage_from_a_publisher_is_counted_and_passed_over() -> None:
     context.destroy(linger=0)
 
 
-def test_the_library_needs_pyzmq_alone(tmp_path: Path) -> None:
-    """An interpreter without site-packages sees pyzmq and edge_app's source, and nothing else."""
+def test_two_threads_at_once_are_told_and_harm_nothing(node: Outlet, sealing: Sealing, line: Line) -> None:
+    """ZeroMQ's sockets are for one thread at a time."""
+    entered, got = threading.Event(), []
+
+    def read() -> None:
+        entered.set()
+        got.append(line.next(60))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    entered.wait(60)
+    until(lambda: line._in_use.locked())
+    for use in (lambda: line.command("hello"), lambda: line.next(0), lambda: line.image("ab/1"), line.close):
+        with pytest.raises(RuntimeError, match="in use by another thread"):
+            use()
+    node.result(sealing.seal())
+    reader.join(60)
+    assert [result and result.seq for result in got] == [1]
+    assert line.command("start")["mode"] == "RUNNING", "one after the other is fine"
+
+
+FOLLOW = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from edge_app.client import Line, AsyncLine, ControllerRule, Keys, Start
+with Line(sys.argv[2], sys.argv[3], start=Start.OLDEST) as line:
+    print(line.command("hello", timeout_s=60)["node"], [line.next(60).seq for _ in range(3)])
+import asyncio
+async def main():
+    async with AsyncLine(sys.argv[2], sys.argv[3], start=Start.OLDEST) as line:
+        print((await line.command("hello", timeout_s=60))["node"], [(await line.next(60)).seq for _ in range(3)])
+asyncio.run(main())
+"""
+
+
+def test_the_library_needs_pyzmq_alone(tmp_path: Path, node: Outlet, sealing: Sealing) -> None:
+    """An interpreter without site-packages sees pyzmq and edge_app's source, and nothing else; it follows a node."""
     for name in ("zmq", "pyzmq.libs"):
         found = Path(zmq.__file__).parent.parent / name
         if found.exists():
             (tmp_path / name).symlink_to(found)
     (tmp_path / "edge_app").symlink_to(Path(edge_app.__file__).parent)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from edge_app.client import *; print(Line, AsyncLine)"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    without = code.replace("from edge_app.client import *", "import numpy")
-    assert subprocess.run([sys.executable, "-I", "-S", "-c", without], capture_output=True, check=False).returncode == 1
+    for _ in range(3):
+        node.result(sealing.seal())
+    places = [str(tmp_path), str(node.publish_endpoint), str(node.commands_endpoint)]
+    bare = [sys.executable, "-I", "-S", "-c"]
+    done = subprocess.run([*bare, FOLLOW, *places], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "l1/st3 [1, 2, 3]\n" * 2), done.stderr
+    without = "import sys; sys.path.insert(0, sys.argv[1]); import numpy"
+    assert subprocess.run([*bare, without, *places], capture_output=True, check=False).returncode == 1

@@ -17,7 +17,7 @@ from edge_app import __version__
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
-from edge_app.config.runtime import SIMULATED_TIMEOUT_MS, TIMEOUT_MS
+from edge_app.config.runtime import timeout_ms
 from edge_app.deciding import DecisionSealer
 from edge_app.errors import CameraError, EdgeAppError
 from edge_app.governor import Governor
@@ -25,6 +25,7 @@ from edge_app.idling import IdlingPlacer
 from edge_app.in_force import Fitted, InForce
 from edge_app.line import Line, MakeSealer
 from edge_app.model import ModelCard
+from edge_app.npu_gate import NpuGate
 from edge_app.placed import Placed, place_model
 from edge_app.placing import Placer
 from edge_app.plans_two_stage import detector_card
@@ -85,11 +86,13 @@ class App:
             placed.recipes.own.inspection,
             self.outlet if self.monitor is None else self.monitor.feed,
             pipeline.limits,
-            timeout_ms(pipeline, placed),
+            timeout_ms(pipeline.runtime, placed.simulated),
             max_frames,
             lambda: self.placed.degraded(),
             sealer_of(pipeline, placed),
             identity.model,
+            placed.gate,
+            pipeline.station.node,
         )
         self.running = Running(version, card, placed, self.line.in_force.model)
         self._connect(placed, self.running.fitted)
@@ -204,7 +207,7 @@ class App:
         self.line.sealer.counts()
         self.placed.placer.is_ready(self.line.placement.plan)
         limits = self.pipeline.limits
-        limit_us = max(STUCK_US, (limits.slots + 2) * timeout_ms(self.pipeline, self.placed) * 1000)
+        limit_us = max(STUCK_US, (limits.slots + 2) * timeout_ms(self.pipeline.runtime, self.placed.simulated) * 1000)
         oldest_us = self.line.oldest_us()
         if oldest_us > limit_us:
             return f"the frame loop is stuck: a frame has been in its slot for {oldest_us / 1e6:.0f} s"
@@ -216,7 +219,7 @@ class App:
     @property
     def _mechanic_limit_us(self) -> int:
         runs = self.pipeline.runtime.warmup_runs + RUNS_OF_A_LOAD
-        return max(MECHANIC_STUCK_US, runs * timeout_ms(self.pipeline, self.placed) * 1000)
+        return max(MECHANIC_STUCK_US, runs * timeout_ms(self.pipeline.runtime, self.placed.simulated) * 1000)
 
     def summary(self) -> Summary:
         """The run so far."""
@@ -262,13 +265,16 @@ def sealer_of(pipeline: Pipeline, placed: Placed) -> MakeSealer:
     return partial(DecisionSealer, pipeline.decision, placed.recipes.labels)
 
 
-def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = None) -> App:
+def build(
+    pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = None, gate: NpuGate | None = None
+) -> App:
     """Loads and connects everything but the wire; nothing runs yet.
 
     Args:
         pipeline: checked.
         name: of the recipe, told in results: the YAML's name.
         max_frames: end after so many.
+        gate: of the process, where several lines take turns on the NPU.
 
     Raises:
         EdgeAppError: whatever can't be had, with its exit code.
@@ -278,7 +284,7 @@ def build(pipeline: Pipeline, name: str = "pipeline", max_frames: int | None = N
         make_missing_plans(pipeline, card)
     if pipeline.detector is not None:
         make_missing_plans(pipeline, detector_card(pipeline.detector))
-    placed = place_model(pipeline, card, name)
+    placed = place_model(pipeline, card, name, gate=gate)
     placed.alarms += alarms
     camera = open_camera(pipeline.camera)
     try:
@@ -325,13 +331,6 @@ def make_missing_plans(pipeline: Pipeline, card: ModelCard) -> None:
             make_missing(card.folder, card.manifest, plan)
         except EdgeAppError as error:
             log.error("plan %s: %s", plan.plan, error)
-
-
-def timeout_ms(pipeline: Pipeline, placed: Placed) -> int:
-    """When a run counts as hung."""
-    if pipeline.runtime.timeout_ms is not None:
-        return pipeline.runtime.timeout_ms
-    return SIMULATED_TIMEOUT_MS if placed.simulated else TIMEOUT_MS
 
 
 def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:

@@ -1,4 +1,4 @@
-"""The command line: `edge_app --pipeline FILE`, and one word for everything else."""
+"""The command line: `edge_app --pipeline FILE ...`, and one word for everything else."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ examples:
   edge_app --pipeline pipelines/defect.yaml --frames 100        100 frames, then a summary
   edge_app --pipeline pipelines/defect.yaml \\
       --set camera.type=folder --set camera.path=pictures --set camera.loop=false
+  edge_app --pipeline l1.yaml --pipeline l2.yaml                two lines on one board, or --pipeline FOLDER
   edge_app check pipelines/defect.yaml                          what is wrong with my YAML?
   edge_app watch                                                see the results of the node on this machine
 
@@ -55,19 +56,26 @@ def build_parser() -> argparse.ArgumentParser:
         description="Inspect parts: camera frames in, verdicts out over ZeroMQ, in time, every time.",
         epilog="commands:\n" + "\n".join(f"  {name:<15} {what}" for name, what in COMMANDS.items()) + "\n\n" + EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="edge_app --pipeline FILE [--set KEY=VALUE ...] [--frames N]\n       edge_app COMMAND [...]",
+        usage="edge_app --pipeline FILE [--pipeline FILE ...] [--set KEY=VALUE ...] [--frames N]\n"
+        "       edge_app COMMAND [...]",
     )
     parser.add_argument("--version", action="version", version=f"edge_app {__version__}")
-    parser.add_argument("--pipeline", metavar="FILE", required=True, help="pipeline YAML, e.g. pipelines/defect.yaml")
+    parser.add_argument(
+        "--pipeline",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="pipeline YAML, e.g. pipelines/defect.yaml, or a folder of them; may be repeated: several lines, one NPU",
+    )
     parser.add_argument(
         "--set",
         dest="overrides",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="override a key of the YAML, e.g. camera.path=pictures; may be repeated",
+        help="override a key of the YAML (of each, if there are several), e.g. camera.path=pictures; may be repeated",
     )
-    parser.add_argument("--frames", metavar="N", type=positive, help="stop after N frames and print a summary")
+    parser.add_argument("--frames", metavar="N", type=positive, help="stop each line after N frames, with a summary")
     parser.add_argument("--json", action="store_true", help="end with the summary as one JSON document on stdout")
     parser.add_argument(
         "--log-level",

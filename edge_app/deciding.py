@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from edge_app import threads
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.config.mirror import Decision, Energy
 from edge_app.sealing import Outlet, Sealer, Ticket
@@ -64,7 +65,7 @@ class DecisionSealer(Sealer):
         self._last: Ticket | None = None
         self._effort = Effort(0, 0, 0, 0)
         self._stopped = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, name="decision", daemon=True)
+        self._ticker = threads.daemon(self._tick, "decision")
 
     def start(self) -> None:
         """From now on time passes also while no frame comes."""

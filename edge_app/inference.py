@@ -13,12 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from edge_app import threads
 from edge_app.clock import monotonic_us
 from edge_app.engine import Work
 from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.frame import Frame
 from edge_app.in_force import InForce
+from edge_app.npu_gate import NpuGate, Turn
 from edge_app.placing import Fault, Placer
+from edge_app.scheduler.policy import NPU_PLANS
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, Placement, PlanKind, Reason
 
@@ -69,7 +72,8 @@ class InferenceStage:
 
     `bug` is told of every exception that nobody raises on purpose, with the slot and the ticket that were in hand if
     the frame got no further; with None, None if the frame goes on (a session that raised counts as a run that failed).
-    `broken` is told when there is no thread left to run anything on.
+    `broken` is told when there is no thread left to run anything on. Runs on the NPU take turns at `gate` with those of
+    other lines, as `line`'s.
     """
 
     timeout_us: int
@@ -77,6 +81,8 @@ class InferenceStage:
     failed: Callable[[Slot, Judgement], None]
     bug: Callable[[Exception, Slot | None, Ticket | None], None]
     broken: Callable[[Exception], None]
+    gate: NpuGate = field(default_factory=NpuGate)
+    line: str = "line"
     _queue: queue.SimpleQueue[Slot | None] = field(default_factory=queue.SimpleQueue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _worker: _Worker = field(default_factory=_Worker)
@@ -86,7 +92,7 @@ class InferenceStage:
     def start(self) -> None:
         """Starts the owner thread and its watchdog."""
         self._start_worker()
-        self._watchdog = threading.Thread(target=self._watch, name="run-watchdog", daemon=True)
+        self._watchdog = threads.daemon(self._watch, "run-watchdog")
         self._watchdog.start()
 
     def put(self, slot: Slot) -> None:
@@ -130,7 +136,7 @@ class InferenceStage:
 
     def _start_worker(self) -> None:
         worker = _Worker()
-        worker.thread = threading.Thread(target=self._work, args=(worker,), name="inference", daemon=True)
+        worker.thread = threads.daemon(self._work, "inference", (worker,))
         self._worker = worker
         try:
             worker.thread.start()
@@ -158,6 +164,12 @@ class InferenceStage:
                     continue
                 self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan} went out before this frame was run"))
                 return
+            turn = Turn(self.line, ticket.deadline_mono_us, self.timeout_us) if plan in NPU_PLANS else None
+            if turn is not None and not self._granted(turn, ticket):
+                if ticket.sealed or self.place_again(slot, Fault.TIMEOUT, self.gate.out or "no turn"):
+                    continue
+                self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan}: {self.gate.out}"))
+                return
             start = monotonic_us()
             with self._lock:
                 worker.busy, worker.plan, worker.since_us = slot, plan, start
@@ -167,6 +179,9 @@ class InferenceStage:
                 caught: Exception | None = None
             except Exception as raised:
                 caught = raised
+            finally:
+                if turn is not None:
+                    self.gate.leave(turn)
             with self._lock:
                 if worker.abandoned:  # it returned late: the frame has long gone on without it
                     return
@@ -182,6 +197,14 @@ class InferenceStage:
                 self.failed(slot, Judgement(Reason.RUNTIME_FAULT, f"plan {plan}: {error.what}"))
                 return
         self.done(slot)
+
+    def _granted(self, turn: Turn, ticket: Ticket) -> bool:
+        """Waits for the NPU, which other lines use too; False: the frame's deadline went by, or the NPU is out."""
+        if not self.gate.enter(turn, lambda: ticket.sealed):
+            return False
+        if ticket.sealed:
+            self.gate.leave(turn)
+        return not ticket.sealed
 
     def _as_fault(self, error: Exception) -> EdgeAppError:
         """What a session or the preprocessing before it raised, as a fault of its plan. Bugs are told besides."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from edge_app import threads
 from edge_app.admission import Admission
 from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
@@ -23,6 +24,7 @@ from edge_app.in_force import Fitted, InForce, fit
 from edge_app.inference import InferenceStage, Slot, fill
 from edge_app.inspection import Inspection
 from edge_app.mode import inspects, may_change
+from edge_app.npu_gate import NpuGate
 from edge_app.placing import Fault, Placer
 from edge_app.sealing import DeadlineTimer, Outlet, Sealer, Ticket
 from edge_app.verdict import Judgement, Mode, ModelIdentity, Placement, PlanKind, Reason
@@ -49,11 +51,14 @@ class Line:
         degraded: Callable[[], frozenset[str]] = frozenset,
         make_sealer: MakeSealer = Sealer,
         model: ModelIdentity | None = None,
+        gate: NpuGate | None = None,
+        name: str = "line",
     ) -> None:
         """The camera is open and the engines are loaded.
 
         `degraded` tells what is not as configured; `make_sealer` makes what gives triggers their results;
-        `model` is told in results of these engines (None: the node's own).
+        `model` is told in results of these engines (None: the node's own). At `gate` runs on the NPU take turns with
+        those of other lines, under this line's `name`.
         """
         self._camera, self._outlet, self._limits = camera, outlet, limits
         self._degraded = degraded
@@ -62,6 +67,7 @@ class Line:
         self._inference = InferenceStage(
             timeout_ms * 1000, done=lambda slot: self._to_judge.put(slot), failed=self._finish,
             bug=lambda error, slot, ticket: self._bug("inference", error, slot, ticket), broken=self._broken,
+            gate=gate or NpuGate(), line=name,
         )  # fmt: skip
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
@@ -82,8 +88,8 @@ class Line:
         self.mode = Mode.STARTING
         self._mode_lock = threading.Lock()
         self._threads = [
-            threading.Thread(target=work, name=name, daemon=True)
-            for name, work in (("camera", self._capture), ("preprocess", self._preprocess), ("judge", self._judge))
+            threads.daemon(work, stage)
+            for stage, work in (("camera", self._capture), ("preprocess", self._preprocess), ("judge", self._judge))
         ]
         self._slots = [Slot(number) for number in range(limits.slots)]
         for slot in self._slots:

@@ -12,8 +12,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
+from edge_app.threads import LINE
+
 JOURNAL = Path("/run/systemd/journal/socket")
-TEXT = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+
+
+class TextFormatter(logging.Formatter):
+    """For people; with the line's name where there are several in a process."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        """See logging.Formatter."""
+        text = super().formatMessage(record)
+        line = LINE.get()
+        return f"{text[:17]}{line}: {text[17:]}" if line else text
+
+
+TEXT = TextFormatter("%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
 PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 """syslog(3)'s."""
 LONGEST_BYTES = 100_000
@@ -65,6 +79,8 @@ def fields_of(record: logging.LogRecord) -> dict[str, str]:
         "CODE_LINE": str(record.lineno),
         "CODE_FUNC": record.funcName,
     }
+    if line := LINE.get():
+        fields["LINE"] = line
     if record.exc_info is not None and record.exc_info[1] is not None:
         fields["EXCEPTION"] = type(record.exc_info[1]).__name__
         message = f"{message}\n{logging.Formatter().formatException(record.exc_info)}"

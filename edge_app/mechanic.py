@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from edge_app import threads
 from edge_app.clock import monotonic_us
 from edge_app.engine import Engine, Work
 from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
 from edge_app.scheduler import Action, ActionKind, Decision, Event, EventKind
+from edge_app.scheduler.policy import NPU_PLANS
 from edge_app.verdict import PlanKind, PowerMode
 
 log = logging.getLogger(__name__)
@@ -33,10 +35,15 @@ class Mechanic:
         prove: Prove,
         warmup_runs: int,
         on_decision: Callable[[Decision], None] = lambda _decision: None,
+        npu_turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`openers` load each plan of this pipeline; `on_decision` is called at every tick."""
+        """`openers` load each plan of this pipeline; `on_decision` is called at every tick.
+
+        Each run on the NPU is made within an `npu_turn`, so that frames come between two of them.
+        """
         self._governor, self._openers, self._prove = governor, openers, prove
         self._warmup_runs = max(warmup_runs, 1)
+        self._npu_turn = npu_turn
         self.on_decision = on_decision
         self.install: Callable[[Engine], None] = lambda _engine: None
         """Given every engine that is loaded after the start: the line puts it into its slots."""
@@ -48,7 +55,7 @@ class Mechanic:
         self.longest_us = 0
         """That one thing has taken so far."""
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="mechanic", daemon=True)
+        self._thread = threads.daemon(self._work, "mechanic")
 
     def prepare(self) -> None:
         """Loads, warms and proves what the scheduler wants at start, here and now."""
@@ -62,7 +69,7 @@ class Mechanic:
 
     def self_test(self) -> str | None:
         """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError."""
-        return self._prove(self.engines[self._governor.last.plan])
+        return self._proven(self._governor.last.plan)
 
     @property
     def plans(self) -> tuple[PlanKind, ...]:
@@ -120,7 +127,7 @@ class Mechanic:
             if action.kind is ActionKind.LOAD:
                 self._load(plan)
             else:
-                wrong = self._prove(self.engines[plan])
+                wrong = self._proven(plan)
                 kind = EventKind.CANARY_PASSED if wrong is None else EventKind.CANARY_FAILED
                 self._governor.tell(Event(kind, plan, wrong or "the canary gave what was stored"))
                 log.log(
@@ -135,7 +142,7 @@ class Mechanic:
     def _load(self, plan: PlanKind) -> None:
         engine = self._openers[plan]()
         work = engine.bind()
-        times = engine.warm_up(work, self._warmup_runs)
+        times = self._warm_up(engine, work, self._warmup_runs)
         latencies_us = self._measure(engine, work)
         self.engines[plan] = engine
         self.errors.pop(plan, None)
@@ -149,7 +156,21 @@ class Mechanic:
         if engine.session.simulated or len(modes) < 2:
             return {}
         # The first run of each still changes the clocks.
-        return {mode: max(engine.warm_up(work, MEASURED_RUNS + 1, mode)[1:]) for mode in modes}
+        return {mode: max(self._warm_up(engine, work, MEASURED_RUNS + 1, mode)[1:]) for mode in modes}
+
+    def _turn(self, plan: PlanKind) -> AbstractContextManager[None]:
+        return self._npu_turn() if plan in NPU_PLANS else nullcontext()
+
+    def _proven(self, plan: PlanKind) -> str | None:
+        with self._turn(plan):
+            return self._prove(self.engines[plan])
+
+    def _warm_up(self, engine: Engine, work: Work, runs: int, power_mode: PowerMode | None = None) -> list[int]:
+        times = []
+        for _ in range(runs):
+            with self._turn(engine.plan):
+                times += engine.warm_up(work, 1, power_mode)
+        return times
 
     def _failed(self, action: Action, error: EdgeAppError) -> None:
         log.error("plan %s: %s failed: %s", action.plan, action.kind, error)

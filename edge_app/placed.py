@@ -10,11 +10,14 @@ from pathlib import Path
 from edge_app.canary import Canary, load_canary
 from edge_app.clock import monotonic_us, utc_us
 from edge_app.config.pipeline import Pipeline
+from edge_app.config.runtime import timeout_ms
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
 from edge_app.mechanic import Mechanic
 from edge_app.model import ModelCard
+from edge_app.npu_gate import NpuGate
+from edge_app.npu_lock import BOARD_LOCK, hold_npu
 from edge_app.npu_out import NpuOut, leave_note, note_file, standing_note, this_boot
 from edge_app.placing import FixedPlacer, Placer
 from edge_app.plans import Options, StartAlarm, plan_options
@@ -47,6 +50,8 @@ class Placed:
     start_degraded: frozenset[str] = field(default_factory=frozenset)
     note: Path | None = None
     """Where the next start looks whether it may use the NPU."""
+    gate: NpuGate = field(default_factory=NpuGate)
+    """Where runs on the NPU take turns."""
 
     def degraded(self) -> frozenset[str]:
         """What is not as configured at this moment."""
@@ -106,39 +111,48 @@ class Placed:
 
 
 def place_model(
-    pipeline: Pipeline, card: ModelCard, name: str = "pipeline", beside: Placed | None = None
+    pipeline: Pipeline,
+    card: ModelCard,
+    name: str = "pipeline",
+    beside: Placed | None = None,
+    gate: NpuGate | None = None,
 ) -> Placed:
-    """Loads the plans that this pipeline has on this machine. `name` is what its recipe is called.
+    """Loads the plans that this pipeline has on this machine.
 
-    `beside`: the model whose place it is to take, and whose thermal zones it shares.
+    `name` is what its recipe is called; `gate` that of the process, where several lines take turns on the NPU.
+
+    `beside`: the model whose place it is to take, and whose thermal zones and turns on the NPU it shares.
 
     A plan on the NPU is proven with the model's canary before it is used; of two models, with each one's. A model
     without one is trusted as it was built, also after a fault: the log says so.
 
     Raises:
-        RuntimeFault: `provider: qnn`, and the NPU can't be had (exit 5).
+        RuntimeFault: `provider: qnn`, and the NPU can't be had, or another process has it (exit 5).
         EdgeAppError: no plan at all could be loaded; the first plan's own error.
     """
     refuse_other_task(pipeline, card)
     recipes = Recipes(pipeline, name, card)
+    gate = gate or (NpuGate() if beside is None else beside.gate)
     note = note_file(pipeline, name)
+    out = kept_out(note) or hung_here(gate)
     if pipeline.detector is None:
-        options = plan_options(pipeline, card, recipes.thresholds, kept_out(note))
+        options = plan_options(pipeline, card, recipes.thresholds, out)
     else:
-        options = two_stage_options(pipeline, card, recipes.thresholds, kept_out(note))
+        options = two_stage_options(pipeline, card, recipes.thresholds, out)
     alarms, degraded = tuple(options.alarms), frozenset(options.degraded)
     if PlanKind.NULL in options.openers:
         engines = {PlanKind.NULL: options.openers[PlanKind.NULL]()}
         return Placed(
             recipes, engines, FixedPlacer(PlanKind.NULL), None, None, False, None, options.simulated, alarms, degraded
         )
+    hold_lock(pipeline, options)
     sampler = watch_zones(pipeline, options) if beside is None else beside.sampler
     canaries = [load_canary(card)]
     if pipeline.detector is not None:
         canaries.insert(0, detector_canary(pipeline.detector))
     if None in canaries and options.on_npu:
         log.warning("a model without a canary: its part of a plan is used again unproven after a fault")
-    mechanic, governor = _with_scheduler(pipeline, options, sampler, canaries)
+    mechanic, governor = _with_scheduler(pipeline, options, sampler, canaries, gate)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
     log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
@@ -154,7 +168,22 @@ def place_model(
         alarms,
         degraded,
         note,
+        gate,
     )
+
+
+def hold_lock(pipeline: Pipeline, options: Options) -> None:
+    """Keeps other processes from the NPU; of the simulated one each has its own, unless the pipeline names a lock."""
+    file = pipeline.runtime.npu_lock or (None if options.simulated else BOARD_LOCK)
+    if options.on_npu and file is not None:
+        hold_npu(file)
+
+
+def hung_here(gate: NpuGate) -> StartAlarm | None:
+    """The alarm of a line that is built while the NPU is out for its process; None: it is not."""
+    if gate.out is None:
+        return None
+    return StartAlarm("NPU_LOST", f"the NPU is out for this process: {gate.out}", "restart the service")
 
 
 def kept_out(note: Path) -> StartAlarm | None:
@@ -196,7 +225,7 @@ def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:
 
 
 def _with_scheduler(
-    pipeline: Pipeline, options: Options, sampler: Sampler | None, canaries: list[Canary | None]
+    pipeline: Pipeline, options: Options, sampler: Sampler | None, canaries: list[Canary | None], gate: NpuGate
 ) -> tuple[Mechanic, Governor]:
     policy = build_policy(
         pipeline.scheduler,
@@ -213,7 +242,9 @@ def _with_scheduler(
         zones=(lambda: None) if sampler is None else (lambda: sampler.latest),
         normal=options.reason,
     )
-    return Mechanic(governor, options.openers, partial(_prove, canaries), pipeline.runtime.warmup_runs), governor
+    turn = partial(gate.turn, pipeline.station.node, timeout_ms(pipeline.runtime, options.simulated) * 1000)
+    prove, runs = partial(_prove, canaries), pipeline.runtime.warmup_runs
+    return Mechanic(governor, options.openers, prove, runs, npu_turn=turn), governor
 
 
 def _prove(canaries: list[Canary | None], engine: Engine) -> str | None:

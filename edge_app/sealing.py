@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from edge_app import threads
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.frame import Frame, TrueDefect
 from edge_app.verdict import Judgement, Mode, ModelIdentity, Placement, PlanKind, Reason, Sealed, Verdict
@@ -251,7 +252,7 @@ class DeadlineTimer:
         self._tickets: list[tuple[int, int, Ticket]] = []
         self._changed = threading.Condition()
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, name="deadline", daemon=True)
+        self._thread = threads.daemon(self._work, "deadline")
 
     def start(self) -> None:
         """Starts the timer's thread."""

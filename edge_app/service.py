@@ -39,6 +39,7 @@ class ServiceManager:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._trouble: str | None = None
+        self._status = ""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ServiceManager:
@@ -84,27 +85,35 @@ class ServiceManager:
             trouble: what is stuck, None if nothing is. It may itself get stuck: then nothing is fed either.
             status: for `systemctl status`.
         """
+        self._status = status
         self._send("READY=1", f"STATUS={status}")
         if not self.present or self._watchdog_us is None:
             return
         self._thread = threading.Thread(
-            target=self._feed, args=(trouble, status, self._watchdog_us), name="watchdog", daemon=True
+            target=self._feed, args=(trouble, self._watchdog_us), name="watchdog", daemon=True
         )
         self._thread.start()
+
+    def tell(self, status: str) -> None:
+        """Another status; what is stuck stays told."""
+        if status != self._status:
+            self._status = status
+            if self._trouble is None:
+                self._send(f"STATUS={status}")
 
     def stopping(self) -> None:
         """The line was asked to end; the manager's stop time-out counts from here."""
         self._stopped.set()
         self._send("STOPPING=1", "STATUS=stopping")
 
-    def _feed(self, trouble: Callable[[], str | None], status: str, watchdog_us: int) -> None:
+    def _feed(self, trouble: Callable[[], str | None], watchdog_us: int) -> None:
         while not self._stopped.is_set():
             found = trouble()
             if found is None:
                 self._send("WATCHDOG=1")
             if found != self._trouble:
                 self._trouble = found
-                self._send(f"STATUS={found or status}")
+                self._send(f"STATUS={found or self._status}")
                 if found is not None:
                     log.critical("%s: the watchdog is not fed any more", found)
             self._stopped.wait(watchdog_us / 1e6 / FEEDS_A_PERIOD)

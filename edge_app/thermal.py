@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edge_app import threads
 from edge_app.clock import monotonic_us
 from edge_app.zones import Trip, Zone, ZoneGroup, ZoneReading, ZoneSnapshot, ZoneState
 
@@ -254,7 +255,7 @@ class Sampler:
         self._reader = ZoneReader(zones, frozen_s)
         self._sample_s = sample_s
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="thermal", daemon=True)
+        self._thread = threads.daemon(self._work, "thermal")
         self.latest = self._reader.read(monotonic_us())
 
     def start(self) -> None:

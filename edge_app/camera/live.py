@@ -6,6 +6,7 @@ import threading
 
 import cv2
 
+from edge_app import threads
 from edge_app.camera.base import Births, Handover, PixelPool, Pixels, Silence
 from edge_app.camera.convert import stored_size
 from edge_app.camera.video import JOIN_S, Capture, Flaw, Shot, first_shot, is_device, shown
@@ -71,7 +72,7 @@ class LiveSource:
         self._births = Births(self._section.pixel_format, self._section.yuv_matrix, self._section.yuv_range)
         self._frames = Handover(QUEUE)
         self._lost, self._why = False, ""
-        self._thread = threading.Thread(target=self._watch, args=(capture,), name="live", daemon=True)
+        self._thread = threads.daemon(self._watch, "live", (capture,))
         self._thread.start()
 
     def read(self) -> Frame | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count, islice
 
+from edge_app import threads
 from edge_app.camera import pcb
 from edge_app.camera.base import Births, Handover, Pace, PixelPool, Pixels
 from edge_app.camera.convert import Converter, stored_size
@@ -74,7 +75,7 @@ class SyntheticSource:
         self._pace = Pace(self._section.rate_fps)
         self._births = Births(self._section.pixel_format)
         self._drawn = Handover(DRAWN_AHEAD)
-        self._thread = threading.Thread(target=self._draw_ahead, args=(self._drawn,), name="draw", daemon=True)
+        self._thread = threads.daemon(self._draw_ahead, "draw", (self._drawn,))
         self._thread.start()
 
     def read(self) -> Frame | None:

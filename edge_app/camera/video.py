@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import cv2
 import numpy as np
 
+from edge_app import threads
 from edge_app.camera.base import Births, Handover, Pace, PixelPool, Pixels
 from edge_app.camera.convert import Converter, array_shape
 from edge_app.config.camera import VideoCamera
@@ -240,9 +241,7 @@ class VideoFileSource:
         self._pace = Pace(self._section.rate_fps)
         self._births = Births(self._section.pixel_format)
         self._shots = Handover(READ_AHEAD)
-        self._thread = threading.Thread(
-            target=self._read_ahead, args=(capture, first, self._shots), name="video", daemon=True
-        )
+        self._thread = threads.daemon(self._read_ahead, "video", (capture, first, self._shots))
         self._thread.start()
 
     def read(self) -> Frame | None:

@@ -1,4 +1,4 @@
-"""`edge_app --pipeline FILE`: the line itself."""
+"""`edge_app --pipeline FILE`: the line itself; with several files, or a folder of them, all lines of a board."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from edge_app import memory
-from edge_app.app import App, build, recipe_name
+from edge_app.board import Board
 from edge_app.commands.report import people, print_json, print_table
-from edge_app.config.load import load_pipeline
+from edge_app.config.lines import load_lines
 from edge_app.errors import ExitCode
 from edge_app.logs import LogFormat, start_logging
 from edge_app.service import ServiceManager
@@ -21,53 +21,69 @@ from edge_app.summary import Summary
 
 log = logging.getLogger(__name__)
 STATUS_EVERY_S = 0.25
+LOOK_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until the source ends, a signal comes, or something makes going on impossible."""
+    """Runs until every source ends, a signal comes, or something makes going on impossible."""
     start_logging(args.log_level, LogFormat(args.log_format), os.environ)
     memory.keep_little()
-    file = Path(args.pipeline)
     manager = ServiceManager.of(os.environ)
     with manager.starting():
-        app = build(load_pipeline(file, args.overrides), recipe_name(file), args.frames)
-        stop_on_signals(app)
-        app.start()
-    manager.ready(app.stuck, f"inspecting as {app.pipeline.station.node}")
+        board = Board(load_lines([Path(path) for path in args.pipeline], args.overrides), args.frames)
+        stop_on_signals(board)
+        board.start()
+    manager.ready(board.stuck, board.status)
     try:
-        follow(app)
+        follow(board, manager)
     finally:
         manager.stopping()
-        app.stop()
-        app.wait(5.0)
+        board.stop()
         try:
-            app.close()
+            board.close()
         finally:
             try:
-                tell_end(app.summary(), as_json=args.json)
+                tell_end(board, as_json=args.json)
             except BrokenPipeError:  # it must not take the place of what ended the line
                 log.warning("nobody reads the summary")
     return int(ExitCode.OK)
 
 
-def stop_on_signals(app: App) -> None:
-    """Ctrl-C and SIGTERM end the line cleanly; SIGHUP reads the list of clients again."""
-    on_signals({signal.SIGINT: app.stop, signal.SIGTERM: app.stop, signal.SIGHUP: app.reload})
+def stop_on_signals(board: Board) -> None:
+    """Ctrl-C and SIGTERM end all lines cleanly; SIGHUP reads the lists of clients again."""
+    on_signals({signal.SIGINT: board.stop, signal.SIGTERM: board.stop, signal.SIGHUP: board.reload})
 
 
-def follow(app: App) -> None:
-    """Waits for the end; on a terminal with one live status line, in a pipe with a log line now and then."""
+def follow(board: Board, manager: ServiceManager) -> None:
+    """Waits for the end; on a terminal with live status lines, in a pipe with log lines now and then."""
     if not sys.stderr.isatty():
-        while not app.wait(LOG_EVERY_S):
-            log.info("%s", status_line(app.summary()))
+        told_after_s = 0.0
+        while not board.wait(LOOK_EVERY_S):
+            manager.tell(board.status)
+            told_after_s += LOOK_EVERY_S
+            if told_after_s >= LOG_EVERY_S:
+                told_after_s = 0.0
+                for line in status_lines(board):
+                    log.info("%s", line)
         return
     from rich.live import Live
     from rich.text import Text
 
     with Live(console=people(), refresh_per_second=8, transient=True) as live:
-        while not app.wait(STATUS_EVERY_S):
-            live.update(Text(status_line(app.summary())))
+        while not board.wait(STATUS_EVERY_S):
+            manager.tell(board.status)
+            live.update(Text("\n".join(status_lines(board))))
+
+
+def status_lines(board: Board) -> list[str]:
+    """One for each line, with its name where there are several."""
+    if len(board.stations) == 1:
+        return [status_line(board.stations[0].app.summary())]
+    return [
+        f"{one.node}: {status_line(one.app.summary()) if one.trouble is None else f'down: {one.trouble}'}"
+        for one in board.stations
+    ]
 
 
 def status_line(s: Summary) -> str:
@@ -85,13 +101,17 @@ def status_line(s: Summary) -> str:
     )
 
 
-def tell_end(summary: Summary, *, as_json: bool) -> None:
-    """The summary: a document for machines, a table for people."""
+def tell_end(board: Board, *, as_json: bool) -> None:
+    """The summary: a document for machines, a table for people. Of several lines, each one's by its node."""
+    documents = {one.node: {**one.app.summary().document(), "restarts": one.restarts} for one in board.stations}
+    if len(documents) == 1:
+        documents = {"": board.stations[0].app.summary().document()}
     if as_json:
-        print_json(summary.document())
+        print_json(documents.get("", {"lines": documents}))
         return
-    rows = [(key, cell(value)) for key, value in summary.document().items() if value is not None]
-    print_table("Summary", ("", ""), rows)
+    for node, document in documents.items():
+        rows = [(key, cell(value)) for key, value in document.items() if value is not None]
+        print_table(f"Summary {node}".strip(), ("", ""), rows)
 
 
 def cell(value: object) -> object:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from edge_app.config.base import Section
+from edge_app.config.base import Section, YamlPath
 
 Provider = Annotated[
     Literal["auto", "cpu", "qnn", "null"],
@@ -40,10 +40,23 @@ class Runtime(Section):
         " simulated HTP, whose time is not a board's, 30000.",
     )
     threads: int | None = Field(None, ge=1, title="CPU threads", description="Of the cpu plan; null: as many as cores.")
+    npu_lock: YamlPath | None = Field(
+        None,
+        title="NPU lock",
+        description="File that one process holds while its plans are on the NPU; a second one is refused. null:"
+        " /run/lock/edge_app-npu.lock; on the simulated HTP, of which each process has its own, none.",
+    )
     warmup_runs: int = Field(2, ge=0, le=100, title="Warm-up", description="Runs before the node is ready.")
 
 
 TIMEOUT_MS, SIMULATED_TIMEOUT_MS = 3000, 30_000
+
+
+def timeout_ms(runtime: Runtime, simulated: bool) -> int:
+    """When a run counts as hung."""
+    if runtime.timeout_ms is not None:
+        return runtime.timeout_ms
+    return SIMULATED_TIMEOUT_MS if simulated else TIMEOUT_MS
 
 
 class Limits(Section):

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from edge_app import threads
 from edge_app.clock import monotonic_us
 from edge_app.frame import Frame, PixelFormat
 from edge_app.results.evidence import TO_BGR
@@ -53,7 +54,7 @@ class Pictures:
         self._not_before_us = 0
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, Picture] = OrderedDict()
-        self._thread = threading.Thread(target=self._run, name="pictures", daemon=True)
+        self._thread = threads.daemon(self._run, "pictures")
         self.failed = 0
         """Frames of which no picture could be made."""
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from edge_app import threads
 from edge_app.errors import BusError, EdgeAppError
 from edge_app.monitor.access import Access, parse_address
 
@@ -72,7 +73,7 @@ class Server:
         self._pages: Sequence[Page] = ()
         self._admitted: set[object] = set()
         """Connections on which somebody has asked who may look."""
-        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self._thread = threads.daemon(self._run, "monitor")
         self._started = threading.Event()
         self._error: EdgeAppError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable
+
+from edge_app import threads
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ class Archive:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+        self._thread = threads.daemon(self._run, "archive")
 
     def start(self) -> None:
         """Starts the thread."""
@@ -33,7 +34,8 @@ class Archive:
     def close(self) -> None:
         """Ends after the job at hand; a disk that does not answer is not waited for."""
         self._jobs.put(None)
-        self._thread.join(0.2)
+        if self._thread.is_alive():  # it may never have been started
+            self._thread.join(0.2)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

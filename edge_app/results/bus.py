@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 
 import zmq
 
-from edge_app import clock
+from edge_app import clock, threads
 from edge_app.results import wire
 from edge_app.results.auth import Gate
 from edge_app.results.record import Record
@@ -129,7 +128,7 @@ class Bus:
         """When no command waited."""
         self._stopping = False
         self._last_word: Message | None = None
-        self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
+        self._thread = threads.daemon(self._run, "bus")
         self.error: BaseException | None = None
         """What ended the thread, if it did not end by itself: nothing is sent any more."""
         self.dropped = 0

@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from edge_app import clock
+from edge_app import clock, threads
 from edge_app.config.results import Evidence as EvidenceSection
 from edge_app.frame import Frame, PixelFormat
 from edge_app.results.commands import Code, Deferred, RefusedError, Reply, Request
@@ -99,7 +99,7 @@ class Evidence:
         self._expected: dict[int, int] = {}
         self._pending: set[int] = set()
         self._room_wanted = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="evidence", daemon=True)
+        self._thread = threads.daemon(self._run, "evidence")
         self._connection: sqlite3.Connection | None = None
         self._failing = False
         self._not_before_s = 0.0
@@ -115,7 +115,8 @@ class Evidence:
     def close(self, timeout_s: float) -> None:
         """Writes what waits, if there is time."""
         self._queue.put(None)
-        self._thread.join(timeout_s)
+        if self._thread.is_alive():  # it may never have been started
+            self._thread.join(timeout_s)
 
     # -- the line's side --------------------------------------------------------------------------------------------
 

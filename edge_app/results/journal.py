@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from edge_app import clock
+from edge_app import clock, threads
 from edge_app.config.results import Journal as JournalSection
 from edge_app.errors import BusError, EdgeAppError
 from edge_app.results import journal_file as jf
@@ -71,7 +71,7 @@ class Journal:
         self._queue: deque[Record | jf.Note] = deque()
         self._wakeup = threading.Event()
         self._idle = False
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread = threads.daemon(self._run, "journal")
         self._opened = threading.Event()
         self._closing = threading.Event()
         self._lock_fd: int | None = None
@@ -143,7 +143,8 @@ class Journal:
         """Writes what waits, and that the run ended cleanly."""
         self._closing.set()
         self._wakeup.set()
-        self._thread.join(timeout_s)
+        if self._thread.is_alive():  # it may never have been started
+            self._thread.join(timeout_s)
         if self._thread.is_alive():
             log.error("the journal's thread did not end within %.1f s", timeout_s)
         if self._lock_fd is not None:

@@ -136,6 +136,18 @@ class TestEnvironment:
             manager.stopping()
         assert words == ["READY=1\nSTATUS=running", "WATCHDOG=1", "STATUS=stuck", "WATCHDOG=1", "STATUS=running"]
 
+    def test_another_status_is_told_once(self, tmp_path: Path) -> None:
+        with self.listen(str(tmp_path / "n")) as heard:
+            manager = ServiceManager.of({"NOTIFY_SOCKET": str(tmp_path / "n")})
+            manager.ready(lambda: None, "inspecting as l1/a, l1/b")
+            down = "inspecting as l1/a; l1/b is down"
+            for status in ("inspecting as l1/a, l1/b", down, down):
+                manager.tell(status)
+            manager.stopping()
+            words = [heard.recv(4096).decode() for _ in range(3)]
+        assert words[1] == f"STATUS={down}"
+        assert words[2].startswith("STOPPING=1")
+
     def test_a_manager_that_is_gone_ends_nothing(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         ServiceManager.of({"NOTIFY_SOCKET": str(tmp_path / "gone")}).stopping()
         assert "can't be told STOPPING=1" in caplog.text
@@ -149,7 +161,7 @@ class TestUnit:
     def unit(self, tmp_path: Path) -> Path:
         """The unit, for a program that is there."""
         text = (UNITS / "edge_app@.service").read_text()
-        assert "ExecStart=/opt/edge_app/bin/edge_app --pipeline /etc/edge_app/%i.yaml\n" in text
+        assert "ExecStart=/opt/edge_app/bin/edge_app --pipeline /etc/edge_app/%i\n" in text
         file = tmp_path / "edge_app@.service"
         file.write_text(text.replace("/opt/edge_app/bin/edge_app", "/bin/true"))
         return file

@@ -14,7 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_app.logs import LONGEST_BYTES, JournalHandler, LogFormat, is_journal, journal_entry, start_logging
+from edge_app import threads
+from edge_app.logs import (
+    LONGEST_BYTES,
+    TEXT,
+    JournalHandler,
+    LogFormat,
+    fields_of,
+    is_journal,
+    journal_entry,
+    start_logging,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +135,21 @@ def test_auto_is_the_journal_where_stderr_is(tmp_path: Path, monkeypatch: pytest
         assert [type(handler) for handler in logging.getLogger().handlers] == [JournalHandler]
         start_logging("info", LogFormat.AUTO, {})
         assert [type(handler) for handler in logging.getLogger().handlers] == [logging.StreamHandler]
+
+
+def test_a_thread_says_whose_line_it_works_for() -> None:
+    record = logging.LogRecord("edge_app.line", logging.INFO, "line.py", 1, "mode %s", ("RUNNING",), None)
+    told: list[tuple[str, str | None]] = []
+
+    def work() -> None:
+        told.append((TEXT.format(record), fields_of(record).get("LINE")))
+
+    with threads.working_for("l1/st2"):
+        thread = threads.daemon(work, "camera")
+    thread.start()
+    thread.join()
+    work()
+    assert [(text[8:], line) for text, line in told] == [
+        (" INFO    l1/st2: mode RUNNING", "l1/st2"),
+        (" INFO    mode RUNNING", None),
+    ]

@@ -1,0 +1,107 @@
+"""The pipelines of one process: which files are meant, and what two lines can't share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge_app.config.lines import load_lines, pipeline_files, refuse_clashes, same_port
+from edge_app.config.pipeline import Pipeline
+from edge_app.errors import ConfigError
+
+
+def line(file: str, port: int, **more: Any) -> tuple[Path, Pipeline]:
+    """A line with a name, two ports and files of its own; `more` sets sections."""
+    results = {"publish": f"tcp://127.0.0.1:{port}", "commands": f"tcp://127.0.0.1:{port + 1}"}
+    results |= {"journal": {"path": f"/var/{port}/results.db"}, "evidence": {"path": f"/var/{port}/evidence"}}
+    data: dict[str, Any] = {
+        "station": {"station": f"st{port}"},
+        "camera": {"type": "synthetic"},
+        "model": {"path": "models/toy"},
+        "limits": {"pacing": "offline"},
+        "results": results | more.pop("results", {}),
+        **more,
+    }
+    return Path(file), Pipeline.model_validate(data, strict=False)
+
+
+def test_two_lines_with_everything_of_their_own() -> None:
+    refuse_clashes([line("a.yaml", 5560), line("b.yaml", 5570)])
+
+
+@pytest.mark.parametrize(
+    ("key", "other_key", "more"),
+    [
+        ("station", "station", {"station": {"station": "st5560"}}),
+        ("results.publish", "results.commands", {"results": {"publish": "tcp://127.0.0.1:5561"}}),
+        ("results.commands", "results.publish", {"results": {"commands": "tcp://0.0.0.0:5560"}}),
+        ("monitor.http", "results.publish", {"monitor": {"http": "127.0.0.1:5560"}}),
+        ("results.journal.path", "results.journal.path", {"results": {"journal": {"path": "/var/5560/results.db"}}}),
+        ("results.evidence.path", "results.evidence.path", {"results": {"evidence": {"path": "/var/5560/evidence"}}}),
+        ("runtime.soc", "qcs8550, as a.yaml", {"runtime": {"provider": "qnn", "soc": "qcs6490"}}),
+    ],
+)
+def test_a_clash_names_both_files_and_keys(key: str, other_key: str, more: dict[str, Any]) -> None:
+    first = line("a.yaml", 5560, runtime={"provider": "qnn", "soc": "qcs8550"})
+    with pytest.raises(ConfigError) as caught:
+        refuse_clashes([first, line("b.yaml", 5570, **more)])
+    assert caught.value.where == f"b.yaml: {key}"
+    assert "a.yaml" in str(caught.value.wanted)
+    assert other_key in str(caught.value.wanted)
+
+
+def test_files_of_one_name_would_share_the_note_that_keeps_the_npu_out() -> None:
+    same = {"results": {"journal": {"path": "/var/5560/other.db"}}}
+    refuse_clashes([line("one/a.yaml", 5560), line("two/b.yaml", 5570, **same)])
+    with pytest.raises(ConfigError, match="the file's name"):
+        refuse_clashes([line("one/a.yaml", 5560), line("two/a.yaml", 5570, **same)])
+
+
+def test_a_line_on_the_cpu_may_name_another_soc() -> None:
+    first = line("a.yaml", 5560, runtime={"provider": "qnn", "soc": "qcs8550"})
+    refuse_clashes([first, line("b.yaml", 5570, runtime={"provider": "cpu", "soc": "qcs6490"})])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("tcp://127.0.0.1:5560", "127.0.0.1:5560", True),
+        ("tcp://localhost:5560", "tcp://127.0.0.1:5560", True),
+        ("tcp://*:5560", "tcp://10.0.0.7:5560", True),
+        ("tcp://10.0.0.7:5560", "tcp://127.0.0.1:5560", False),
+        ("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", False),
+        ("127.0.0.1:0", "127.0.0.1:0", False),
+        ("ipc:///run/a", "ipc:///run/a", True),
+        ("ipc:///run/a", "ipc:///run/b", False),
+    ],
+)
+def test_which_addresses_are_one_port(one: str, other: str, same: bool) -> None:
+    assert same_port(one, other) is same
+
+
+class TestFiles:
+    """What `--pipeline` may be."""
+
+    def test_a_folder_gives_all_its_pipelines(self, tmp_path: Path) -> None:
+        for name in ("b.yaml", "a.yml", "notes.txt", ".hidden.yaml"):
+            (tmp_path / name).touch()
+        assert pipeline_files(tmp_path) == [tmp_path / "a.yml", tmp_path / "b.yaml"]
+
+    def test_the_ending_may_be_left_out(self, tmp_path: Path) -> None:
+        (tmp_path / "l1.yaml").touch()
+        assert pipeline_files(tmp_path / "l1") == [tmp_path / "l1.yaml"]
+        assert pipeline_files(tmp_path / "l1.yaml") == [tmp_path / "l1.yaml"]
+
+    def test_an_empty_folder_and_one_beside_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "l1").mkdir()
+        with pytest.raises(ConfigError, match="no pipeline in this folder"):
+            pipeline_files(tmp_path / "l1")
+        (tmp_path / "l1.yaml").touch()
+        with pytest.raises(ConfigError, match="both a pipeline and a folder"):
+            pipeline_files(tmp_path / "l1")
+
+    def test_what_is_not_there_is_told_as_ever(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="can't read the file"):
+            load_lines([tmp_path / "nowhere.yaml"])

@@ -93,6 +93,11 @@ class Mechanic:
         if self._thread.is_alive():
             self._thread.join(0.5)
 
+    def forget(self) -> None:
+        """Lets go of the sessions and of whoever listens: they end with their last frame, not some time later."""
+        self.engines.clear()
+        self.install, self.on_decision = (lambda _engine: None), (lambda _decision: None)
+
     def _work(self) -> None:
         while not self._stopped.wait(TICK_S):
             try:

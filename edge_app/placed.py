@@ -103,6 +103,8 @@ class Placed:
             self.mechanic.stop()
         self.tell_next_start("another model took its place")
         self.close()
+        if self.mechanic is not None:
+            self.mechanic.forget()
 
     def stop(self) -> None:
         """Ends all of it."""

@@ -26,6 +26,8 @@ class Probation:
         self.late = 0
         self.failure: str | None = None
         """Why it may not stay."""
+        self.ordered = False
+        """A person sent it away."""
         self.over = threading.Event()
 
     def saw(self, ticket: Ticket, judgement: Judgement) -> None:

@@ -151,6 +151,7 @@ class Updates:
         with self._lock:
             probation, progress = self._probation, self.progress
             if probation is not None and progress is not None:
+                probation.ordered = True
                 probation.end(f"rolled back by {who}")
                 return progress
         versions = self._in_force()
@@ -197,6 +198,7 @@ class Updates:
             last = self.progress
             if last is not None and last.stage not in ENDS:
                 raise NotNow(f"version {last.version or OWN} is {last.stage}: one update at a time")
+            self._node.outlet.alarm(ALARM, False, "another update has begun", "")
             self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
             self._thread = threading.Thread(
                 target=self._update, args=(version, then, self._try_out if watched else self._take_back),
@@ -256,8 +258,9 @@ class Updates:
             self._node.take_over(old)
         if failure is None:
             self._tell(Stage.IN_FORCE, f"{probation.inspected} frames inspected, {probation.late} not in time")
-            self._node.outlet.alarm(ALARM, False, f"{new.name} is in force", "")
             self.store.forget_old({new.version or ""})
+        elif probation.ordered:
+            self._tell(Stage.ROLLED_BACK, failure)
         else:
             self._failed(Stage.ROLLED_BACK, new.version, failure)
         self._let_go(old if failure is None else new)
@@ -267,7 +270,8 @@ class Updates:
         self._swap(new)
         failure = self._made_to_last(then)
         text = f"{new.name} is in force" + (f", but the next start takes {old.name}: {failure}" if failure else "")
-        self._node.outlet.alarm(ALARM, failure is not None, text, "free some space, then roll back again")
+        if failure is not None:
+            self._node.outlet.alarm(ALARM, True, text, "free some space, then activate or roll back again")
         self._tell(Stage.IN_FORCE, text)
         self._let_go(old)
 

@@ -94,7 +94,7 @@ class View:
             "software": identity.software,
             "simulated": identity.simulated,
             "recipe": {"name": identity.recipe.name, "rev": identity.recipe.rev},
-            "model": {"name": identity.model.name, "soc": identity.model.soc},
+            "model": {"name": identity.model.version or identity.model.name, "soc": identity.model.soc},
             "mode": watched.line.mode,
             "uptime_us": now_us - self._started_us,
             "clock": {"source": identity.clock.source, "err_us": identity.clock.err_us},

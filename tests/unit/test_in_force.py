@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from line_bench import BAD, GOOD, PATIENCE_S, Bench, assert_sealed_once, governor, run
 
+from edge_app.config.pipeline import Pipeline
 from edge_app.in_force import InForce, fit
 from edge_app.inspection import Inspection
+from edge_app.model import resolve
+from edge_app.placed import place_model
 from edge_app.runtime.base import Binding
+from edge_app.update import fitted
 from edge_app.verdict import Judgement, ModelIdentity, PlanKind, Reason
 
 NEW = ModelIdentity("new", "cd" * 32, None, "new@000000000000")
@@ -68,6 +75,27 @@ def test_a_fault_of_a_frame_in_flight_is_the_old_models_and_the_new_one_is_not_b
     assert [one.placement.plan for one in by_frame] == [PlanKind.CPU, PlanKind.HTP, PlanKind.HTP]
     assert not old_placer.is_ready(PlanKind.HTP)
     assert new_placer.is_ready(PlanKind.HTP)
+
+
+def test_the_sessions_of_a_model_end_when_it_is_let_go(toy_model: Path) -> None:
+    sections = {
+        "camera": {"type": "synthetic"}, "model": {"path": str(toy_model)}, "limits": {"pacing": "offline"},
+        "runtime": {"provider": "cpu", "threads": 1},
+    }  # fmt: skip
+    pipeline = Pipeline.model_validate(sections, strict=False)
+    card = resolve(pipeline.model, pipeline.preprocess)
+    gc.disable()  # what hangs on to itself would stay for a long time in a program that makes little garbage
+    try:
+        model = fitted(pipeline, None, card, place_model(pipeline, card))
+        assert model.placed.mechanic is not None
+        model.placed.mechanic.on_decision = partial(print, model.placed)
+        session = weakref.ref(model.placed.engines[PlanKind.CPU].session)
+        model.placed.retire()
+        assert session() is not None, "frames in flight still have it"
+        del model
+        assert session() is None
+    finally:
+        gc.enable()
 
 
 def nothing() -> Callable[[int, Binding], None]:

@@ -13,7 +13,7 @@ from edge_app.update import NotNow, Progress, Updates
 
 
 def model_handlers(updates: Updates) -> Mapping[str, Handler]:
-    """Handlers for the outlet. Those that touch the disk are deferred: all of them run on the archive's thread."""
+    """Handlers for the outlet. All are deferred, and run on its one thread for commands that take their time."""
     handlers: dict[str, Callable[[Request], Mapping[str, Any]]] = {
         "models": lambda _request: updates.status(),
         "stage_model": lambda request: _announced(updates, request.args),

@@ -29,7 +29,7 @@ class Incoming:
 
 
 class Staging:
-    """Receives one version at a time. All methods belong to one thread (the archive's)."""
+    """Receives one version at a time. All methods belong to one thread (the outlet's for commands)."""
 
     def __init__(self, store: ModelStore, check: Callable[[Path], None]) -> None:
         """`check` says whether this line could run the model of a folder; raises EdgeAppError if not."""

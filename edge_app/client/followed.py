@@ -11,7 +11,7 @@ import zmq
 from edge_app.client.access import Keys
 from edge_app.client.messages import Position, Result, Start
 from edge_app.client.session import Answer, Session
-from edge_app.client.sockets import open_dealer, open_sub
+from edge_app.client.sockets import check_endpoint, open_dealer, open_sub
 
 PUBLISH = "tcp://127.0.0.1:5560"
 COMMANDS = "tcp://127.0.0.1:5561"
@@ -42,6 +42,9 @@ class Followed:
         start: a Position (go on after it), Start.OLDEST, or Start.NOW.
         keys: where the node has keys.
         max_age_s: an older result is STALE. Without `commands` the two clocks must agree for this.
+
+    Raises:
+        ValueError: an endpoint is none.
     """
 
     def __init__(
@@ -54,6 +57,9 @@ class Followed:
         keys: Keys | None = None,
         max_age_s: float = 0.5,
     ) -> None:
+        for endpoint in (publish, commands):
+            if endpoint is not None:
+                check_endpoint(endpoint)
         self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
         self._session = Session(node, start, can_ask=commands is not None, max_age_us=round(max_age_s * 1e6))
         self._begin()

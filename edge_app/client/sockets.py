@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import zmq
@@ -13,11 +14,18 @@ RCVHWM = 1000
 ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")
 
 
+def check_endpoint(endpoint: str) -> None:
+    """Raises ValueError unless it is one that can be connected to."""
+    tcp = re.fullmatch(r"tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/]+):(\d{1,5})", endpoint)
+    if not (tcp and 0 < int(tcp[2]) < 65536) and not re.fullmatch(r"ipc://\S+", endpoint):
+        raise ValueError(f"not an endpoint: wanted tcp://HOST:PORT, e.g. tcp://127.0.0.1:5560, got {endpoint!a}")
+
+
 def open_sub(context: zmq.Context[Any], endpoint: str, node: str | None, keys: Keys | None) -> Any:
     """A SUB for one node's messages, or all that come if the node is not known yet."""
     sub = context.socket(zmq.SUB)
     sub.set(zmq.RCVHWM, RCVHWM)
-    _prepare(sub, keys)
+    _prepare(sub, endpoint, keys)
     for kind in ("result", "heartbeat", "state", "alarm"):
         sub.subscribe(f"v1/{kind}/{node}/" if node is not None else f"v1/{kind}/")
     sub.connect(endpoint)
@@ -28,15 +36,16 @@ def open_dealer(context: zmq.Context[Any], endpoint: str, keys: Keys | None) -> 
     """A DEALER for commands. It queues nothing while there is no connection: what is not answered is asked again."""
     dealer = context.socket(zmq.DEALER)
     dealer.set(zmq.IMMEDIATE, 1)
-    _prepare(dealer, keys)
+    _prepare(dealer, endpoint, keys)
     dealer.connect(endpoint)
     return dealer
 
 
-def _prepare(sock: Any, keys: Keys | None) -> None:
+def _prepare(sock: Any, endpoint: str, keys: Keys | None) -> None:
     """No ZMTP heartbeats: libzmq 4.3 aborts a process that has them and stands still until its queue is full (its
     issues 4364 and 4767). Dead connections show by the node's own heartbeats, and by the kernel's keepalive."""
     sock.set(zmq.LINGER, 0)
+    sock.set(zmq.IPV6, int("[" in endpoint))
     sock.set(zmq.HANDSHAKE_IVL, 3000)
     sock.set(zmq.TCP_KEEPALIVE, 1)
     sock.set(zmq.TCP_KEEPALIVE_IDLE, 2)

@@ -11,6 +11,7 @@ A node that takes no software trigger is followed instead: every result is taken
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections import Counter
@@ -31,7 +32,7 @@ from edge_app.client import (
 )
 from edge_app.client.hostile import Hostile
 from edge_app.commands.report import add_json_argument, print_json, print_table
-from edge_app.commands.watch import load_keys, next_port
+from edge_app.commands.watch import connect, load_keys, next_port
 from edge_app.errors import BusError, ConfigError, ExitCode
 
 MISBEHAVIOURS = {
@@ -71,8 +72,11 @@ def run(args: argparse.Namespace) -> int:
         known = ", ".join(MISBEHAVIOURS)
         raise ConfigError("unknown misbehaviour", where="--misbehave", wanted=known, got=", ".join(unknown))
     commands = args.commands or next_port(args.endpoint)
-    if commands is None or args.rate <= 0:
-        raise ConfigError("wanted a ROUTER endpoint and a rate above 0", where="--commands, --rate")
+    if commands is None or not 0 < args.rate < math.inf or not args.seconds >= 0 or not args.every_s > 0:
+        raise ConfigError(
+            "can't run like this", where="--commands, --rate, --seconds, --every-s",
+            wanted="a ROUTER endpoint, a rate and a period above 0",
+        )  # fmt: skip
     controller = Controller(args, commands, load_keys(args), set(wanted))
     try:
         controller.run()
@@ -86,9 +90,9 @@ class Controller:
     """The loop of a controller: trigger, listen, decide."""
 
     def __init__(self, args: argparse.Namespace, commands: str, keys: Keys | None, misbehave: set[str]) -> None:
-        self._args, self._commands, self._keys, self._misbehave = args, commands, keys, misbehave
-        self._hostile = Hostile(args.endpoint, commands, keys, args.seed) if misbehave else None
+        self._args, self._commands, self._misbehave = args, commands, misbehave
         self._line = self._connect(Start.NOW)
+        self._hostile = Hostile(args.endpoint, commands, keys, args.seed) if misbehave else None
         self._position: Position | None = None
         self._rule = ControllerRule(args.recipe, round(args.wait_ms * 1000), allow_simulated=args.allow_simulated)
         self._triggering = True
@@ -98,7 +102,7 @@ class Controller:
         self.faults: Counter[str] = Counter()
 
     def _connect(self, start: Position | Start) -> Line:
-        return Line(self._args.endpoint, self._commands, node=self._args.node, start=start, keys=self._keys)
+        return connect(self._args, self._commands, start)
 
     def close(self) -> None:
         """Lets go of all sockets."""

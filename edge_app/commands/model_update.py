@@ -12,7 +12,7 @@ from typing import Any
 
 from edge_app.client import CommandRefused, Line, NoAnswer
 from edge_app.commands.report import people, print_json, print_table
-from edge_app.commands.watch import ENDPOINT, load_keys
+from edge_app.commands.watch import load_keys
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Manifest
 from edge_app.errors import BusError, ConfigError, ExitCode, ModelError
@@ -173,9 +173,12 @@ def listed(value: object) -> object:
 @contextmanager
 def connected(args: argparse.Namespace) -> Iterator[Line]:
     """A client of the node that `--line` names."""
-    if not ENDPOINT.match(args.line):
-        raise ConfigError("not an endpoint", where=f"--line {args.line}", wanted="tcp://HOST:PORT")
-    with Line(port_before(args.line), args.line, keys=load_keys(args)) as line:
+    keys = load_keys(args)
+    try:
+        line = Line(port_before(args.line), args.line, keys=keys)
+    except ValueError as error:
+        raise ConfigError(str(error), where=f"--line {args.line}") from error
+    with line:
         yield line
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -17,12 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edge_app.client import COMMANDS, PUBLISH, KeyFileError, Keys, Line, Result, Start
+from edge_app.client import COMMANDS, PUBLISH, KeyFileError, Keys, Line, Position, Result, Start
 from edge_app.errors import BusError, ConfigError, ExitCode
 
 COLOURS = {"PASS": "\x1b[32m", "FAIL": "\x1b[31m", "UNKNOWN": "\x1b[33m"}
 PLAIN = "\x1b[0m"
-ENDPOINT = re.compile(r"^(tcp://\S+:\d+|ipc://\S+)$")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints results until there are `--count`, or Ctrl-C."""
-    commands = args.commands or next_port(args.endpoint)
-    for endpoint in (args.endpoint, commands):
-        if endpoint is not None and not ENDPOINT.match(endpoint):
-            raise ConfigError("not an endpoint", where=endpoint, wanted="tcp://HOST:PORT, e.g. tcp://127.0.0.1:5560")
     start = Start.OLDEST if args.oldest else Start.NOW
-    with Line(args.endpoint, commands, node=args.node, start=start, keys=load_keys(args)) as line:
+    with connect(args, args.commands or next_port(args.endpoint), start) as line:
         watch(line, args)
     return int(ExitCode.OK)
+
+
+def connect(args: argparse.Namespace, commands: str | None, start: Position | Start) -> Line:
+    """A client of the node that the arguments name.
+
+    Raises:
+        ConfigError: an endpoint or a key is none.
+    """
+    keys = load_keys(args)
+    try:
+        return Line(args.endpoint, commands, node=args.node, start=start, keys=keys)
+    except ValueError as error:
+        raise ConfigError(str(error), where="ENDPOINT, --commands") from error
 
 
 def load_keys(args: argparse.Namespace) -> Keys | None:

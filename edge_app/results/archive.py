@@ -1,4 +1,4 @@
-"""Work that reads the disk for a command, on a thread of its own: the bus never waits for a disk."""
+"""Work that a command needs the disk for, or time, on a thread of its own: the bus never waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_WAITING = 64
 class Archive:
     """Runs jobs one after the other. `submit` never blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threads.daemon(self._run, "archive")
 

@@ -75,7 +75,7 @@ class Outlet:
         self._strangers = Refusals(lambda active: self.alarm("CONNECTIONS_REFUSED", active, *STRANGERS_ALARM))
         self._bad_commands = Refusals(lambda active: self.alarm("COMMANDS_REFUSED", active, *COMMANDS_ALARM))
         self._parts = Parts()
-        self._archive = Archive()
+        self._archive, self._works = Archive("archive"), Archive("commands")
         self._locks = Locks(config.security) if config.security.key is not None else None
         self._evidence = (
             Evidence(config.evidence, identity.epoch, self.alarm) if config.evidence.path is not None else None
@@ -101,6 +101,7 @@ class Outlet:
             client=gate.client if gate else lambda _user: LOCAL,
             mode=lambda: str(self._status().mode),
             archive=self._archive,
+            works=self._works,
             send=self._send_answer,
             turned_away=lambda: self._bad_commands.add(1, clock.monotonic_us()),
         )
@@ -141,6 +142,7 @@ class Outlet:
                 self._bus.sockets.close()
             raise
         self._archive.start()
+        self._works.start()
         if self._evidence is not None:
             self._evidence.start()
         if self._bus is not None:
@@ -288,6 +290,7 @@ class Outlet:
             body = wire.encode(wire.state(self._identity, clock.utc_us(), Mode.STOPPED, was, placement, reason))
             self._bus.stop(Message("state", body), CLOSE_TIMEOUT_S)
         self._archive.close()
+        self._works.close()
         if self._journal is not None:
             self._journal.close(CLOSE_TIMEOUT_S)
         if self._evidence is not None:

@@ -59,6 +59,7 @@ def let_in(
     sock = context.socket(kind)
     sock.set(zmq.LINGER, 0)
     sock.set(zmq.RECONNECT_IVL, -1)
+    sock.set(zmq.IPV6, int("[" in endpoint))
     if pair is not None:
         sock.curve_publickey, sock.curve_secretkey = pair.public.encode(), (pair.secret or "").encode()
         sock.curve_serverkey = node_public.encode()

@@ -32,6 +32,8 @@ from edge_app.results.refusals import RateLimit
 log = logging.getLogger(__name__)
 TURNED_AWAY = (Code.BAD_REQUEST, Code.UNKNOWN_COMMAND, Code.FORBIDDEN, Code.BUSY)
 """What a well-meant client does not get; enough of them are an alarm."""
+READING = ("replay", "epochs", "image")
+"""What a client misses must not wait for a self-test, or for a model that is being stored."""
 OutcomeT = TypeVar("OutcomeT")
 CACHED_REPLIES = 256
 CACHE_AGE_US = 600_000_000
@@ -40,7 +42,7 @@ CACHE_AGE_US = 600_000_000
 class ReplyCache:
     """Replies to commands that change something, by client and request id: a retry gets the first answer's bytes.
 
-    A reply that is still being made is held as PENDING. Shared by the bus and the archive's thread.
+    A reply that is still being made is held as PENDING. Shared by the bus and the threads that make replies.
     """
 
     PENDING: list[bytes] = []  # noqa: RUF012 - a mark, never changed
@@ -90,7 +92,8 @@ class Service:
         handlers: by command; what is not there is answered UNAVAILABLE.
         client: who a user id is; raises RefusedError if it may not command at all.
         mode: the node's mode, told with every error.
-        archive: where replies that need the disk are made.
+        archive: where READING is done.
+        works: where all else is done that takes its time.
         send: hands such a reply to the bus.
         turned_away: told of each command that was not one, or not allowed, or one too many.
     """
@@ -101,6 +104,7 @@ class Service:
         client: Callable[[str | None], Client],
         mode: Callable[[], str],
         archive: Archive,
+        works: Archive,
         send: Callable[[Answer], None],
         turned_away: Callable[[], None],
     ) -> None:
@@ -109,7 +113,7 @@ class Service:
         self._handlers = dict(handlers)
         self._client = client
         self._mode = mode
-        self._archive = archive
+        self._archive, self._works = archive, works
         self._send = send
         self._turned_away = turned_away
         self._cache = ReplyCache()
@@ -118,7 +122,7 @@ class Service:
         """Commands answered with an error."""
 
     def serve(self, routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
-        """The reply's frames, or None if the archive sends them. Never raises for what a client sent."""
+        """The reply's frames, or None if they come later. Never raises for what a client sent."""
         request_id: str | None = None
         try:
             data = parse_request(frame)
@@ -176,9 +180,9 @@ class Service:
 
         if changes:
             self._cache.put(request, ReplyCache.PENDING, clock.monotonic_us())
-        if not self._archive.submit(job):
+        if not (self._archive if request.command in READING else self._works).submit(job):
             self._cache.forget(request)
-            raise RefusedError(Code.BUSY, "too many wait for the disk; ask again later")
+            raise RefusedError(Code.BUSY, "too many commands wait; ask again later")
 
     def _error(self, request_id: str | None, refusal: RefusedError) -> bytes:
         self.refused += 1

@@ -168,6 +168,7 @@ class Sockets:
         sock.monitor(name, WATCHED)
         monitor: Socket = self.context.socket(zmq.PAIR)
         monitor.connect(name)
+        sock.set(zmq.IPV6, int("[" in endpoint))
         try:
             sock.bind(endpoint)
         except zmq.ZMQError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from wire_samples import RECIPE, outlet, until, until_subscribed
+from wire_samples import RECIPE, config, outlet, until, until_subscribed
 from wire_samples import Line as Sealing
 
 import edge_app
@@ -23,6 +24,15 @@ from edge_app.verdict import Reason
 
 def refuse(_request: Request) -> Reply:
     raise RefusedError(Code.NOT_READY, "the model is being loaded")
+
+
+def has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
 
 
 @pytest.fixture
@@ -73,6 +83,16 @@ def test_commands_are_answered_or_refused_with_a_code(line: Line) -> None:
     with pytest.raises(CommandRefused, match="the model is being loaded") as caught:
         line.command("stop")
     assert caught.value.code == "NOT_READY"
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_a_node_may_listen_on_ipv6(sealing: Sealing) -> None:
+    opened = outlet(sealing, results=config(publish="tcp://[::1]:*", commands="tcp://[::1]:*"))
+    opened.start()
+    with Line(str(opened.publish_endpoint), opened.commands_endpoint) as line:
+        until_subscribed(opened, line)
+        assert line.command("hello", timeout_s=60)["node"] == "l1/st3"
+    opened.close()
 
 
 def test_silence_is_a_fault_and_no_answer() -> None:

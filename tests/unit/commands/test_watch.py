@@ -86,7 +86,17 @@ def test_silence_ends_with_exit_code_6_when_asked_to(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    "arguments", [["127.0.0.1:5560"], ["tcp://127.0.0.1"], ["--commands", "x"], ["--key", "only-one"]]
-)
-def test_bad_usage_is_exit_code_2(arguments: list[str]) -> None:
-    assert main(["watch", "--timeout", "1", *arguments]) == 2
+    "arguments",
+    [
+        ["127.0.0.1:5560"], ["tcp://127.0.0.1"], ["tcp://127.0.0.1:0"], ["tcp://127.0.0.1:65536"], ["tcp://a b:5560"],
+        ["--commands", "x"], ["--key", "only-one"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["watch", "controller-sim"])
+def test_bad_usage_is_exit_code_2(command: str, arguments: list[str]) -> None:
+    assert main([command, *(["--timeout", "1"] if command == "watch" else []), *arguments]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["--rate", "nan"], ["--rate", "inf"], ["--seconds", "nan"], ["--every-s", "0"]])
+def test_a_controller_that_could_not_run_does_not_start(arguments: list[str]) -> None:
+    assert main(["controller-sim", *arguments]) == 2

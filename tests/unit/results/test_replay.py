@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -14,7 +15,7 @@ import pytest
 import zmq
 from wire_samples import Line, config, outlet
 
-from edge_app.results import Code, Outlet, RefusedError, Reply, Request
+from edge_app.results import Code, Deferred, Outlet, RefusedError, Reply, Request
 from edge_app.results import bus as bus_module
 from edge_app.results import parts as parts_module
 from edge_app.results import replay as replay_module
@@ -151,6 +152,27 @@ def test_what_is_on_its_way_to_the_disk_is_not_called_lost(
     other.close()
     node.wait(lambda s: s["durable_seq"] == 11)
     assert seqs(node.replay(node.epoch, 5)) == list(range(6, 12))
+
+
+def test_a_command_that_takes_minutes_holds_up_no_replay(file: Path) -> None:
+    """A client that gets no replay for ten seconds gives its results up as lost."""
+    go_on = threading.Event()
+
+    def slow() -> Reply:
+        go_on.wait(60)
+        return Reply()
+
+    first = Node(file)
+    first.seal(3)
+    first.close()
+    node = Node(file, {"self_test": lambda _request: Deferred(slow)})
+    node.dealer.send(b'{"command":"self_test","request_id":"slow"}')
+    assert seqs(node.replay(first.epoch, 0)) == [1, 2, 3]
+    assert [run["epoch"] for run in node.ask("epochs")["epochs"]] == [first.epoch, node.epoch]
+    go_on.set()
+    assert node.dealer.poll(60_000)
+    assert json.loads(node.dealer.recv())["request_id"] == "slow"
+    node.close()
 
 
 def test_a_replayed_result_is_the_published_one_but_for_its_mark(node: Node) -> None:

@@ -26,14 +26,19 @@ def members(folder: Path) -> dict[Size, Path]:
     return dict(sorted(found.items(), key=lambda item: (item[0][0] * item[0][1], item[0])))
 
 
+def waits_for_frame_size(folder: Path, size: Size | None, region_px: tuple[int, int, int, int] | None) -> bool:
+    """Whether only the size of the camera's frames can say which member a line takes."""
+    return size is None and region_px is None and len(members(folder)) > 1
+
+
 def member(folder: Path, size: Size | None, looked_at: Size | None) -> Path:
     """The member that a line takes; the folder itself if it is no family.
 
     Args:
         folder: what `model.path` names.
         size: `model.size`: the member of exactly this size.
-        looked_at: size of the region of the frame, if one is set. Without `size`, the smallest member into which it
-            fits unshrunk, else the largest. A family of one needs neither.
+        looked_at: size of what is looked at: the region of the frame, else the whole frame. Without `size`, the
+            smallest member into which it fits unshrunk, else the largest. A family of one needs neither.
 
     Raises:
         ConfigError: no such size, or nothing says which.
@@ -55,8 +60,8 @@ def member(folder: Path, size: Size | None, looked_at: Size | None) -> Path:
         raise ConfigError(
             "which of a family's sizes to run is not said",
             where=str(folder),
-            wanted=f"model.size, one of {sizes}; or preprocess.region_px, which it must take",
-            got="neither",
+            wanted=f"model.size, one of {sizes}; or preprocess.region_px, or a camera whose frames are all of one size",
+            got="none of them",
         )
     holding = [path for (width, height), path in known.items() if width >= looked_at[0] and height >= looked_at[1]]
     return holding[0] if holding else list(known.values())[-1]

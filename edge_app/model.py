@@ -96,15 +96,17 @@ def _decode_classes(decoder: decode.ClassifyDecoder) -> Decode:
     return lambda outputs, _geometry: decoder(outputs)
 
 
-def resolve(model: Model, preprocess: Preprocess) -> ModelCard:
+def resolve(model: Model, preprocess: Preprocess, frame_px: tuple[int, int] | None = None) -> ModelCard:
     """Reads what a pipeline's `model:` names and cross-checks it with its `preprocess:`.
+
+    `frame_px`: width, height of the camera's frames; a family of models without a `size` or region is chosen by it.
 
     Raises:
         ModelError: absent, damaged, or another file than its manifest binds.
         ConfigError: the pipeline contradicts the manifest, or a bare ONNX lacks what nobody can guess.
     """
     region = preprocess.region_px
-    looked_at = None if region is None else (region[2] - region[0], region[3] - region[1])
+    looked_at = frame_px if region is None else (region[2] - region[0], region[3] - region[1])
     model = model.model_copy(update={"path": member(model.path, model.size, looked_at)})
     card = _from_onnx(model, preprocess) if model.path.suffix == ".onnx" else _from_folder(model, preprocess)
     if model.size not in (None, (card.input.width, card.input.height)):

@@ -7,7 +7,7 @@ from edge_app.config.camera import Camera as CameraSection
 from edge_app.config.camera import FolderCamera, MirrorCamera, SyntheticCamera
 from edge_app.config.pipeline import is_live
 
-__all__ = ["Camera", "make_camera", "missed_between", "open_camera"]
+__all__ = ["Camera", "frame_px", "make_camera", "missed_between", "open_camera"]
 
 
 def make_camera(section: CameraSection) -> Camera:
@@ -38,3 +38,16 @@ def open_camera(section: CameraSection) -> Camera:
     camera = make_camera(section)
     camera.open()
     return camera
+
+
+def frame_px(section: CameraSection) -> tuple[int, int] | None:
+    """Width, height of a camera's frames; None where they may differ. It is opened to be asked, and let go again.
+
+    Raises:
+        CameraError: the source can't be had.
+    """
+    camera = open_camera(section)
+    try:
+        return None if camera.width is None or camera.height is None else (camera.width, camera.height)
+    finally:
+        camera.close()

@@ -30,7 +30,7 @@ class Model(Section):
         None,
         title="Size",
         description="Width, height of the input, px: which of a folder of several sizes; null: the smallest that takes"
-        " preprocess.region_px unshrunk, or the only one.",
+        " preprocess.region_px, else the camera's frame, unshrunk; or the only one.",
     )
     task: Literal["detect", "classify"] | None = Field(None, title="Task", description="Bare ONNX only; null: detect.")
     head: HeadKind | None = Field(

@@ -76,6 +76,16 @@ class InputSpec(Section):
             raise ValueError(f"shorter_side {self.shorter_side} does not cover {self.width} x {self.height} px")
         return self
 
+    @model_validator(mode="after")
+    def _a_value_for_each_channel(self) -> InputSpec:
+        channels = 1 if self.color == "GRAY" else 3
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) < channels:
+                raise ValueError(f"{name} takes a value for each of {channels} channels, not {len(values)}")
+        if 0 in self.std:
+            raise ValueError("std is divided by: it must not be 0")
+        return self
+
 
 def make_input(where: str, **values: Any) -> InputSpec:
     """An InputSpec of values that a person gave.
@@ -88,7 +98,9 @@ def make_input(where: str, **values: Any) -> InputSpec:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "the input"
-        raise ConfigError(f"the model's input can't be made so: {key}", where=where, got=first["msg"]) from error
+        raise ConfigError(
+            f"the model's input can't be made so: {key}", where=where, got=first["msg"].removeprefix("Value error, ")
+        ) from error
 
 
 class OutputSpec(Section):

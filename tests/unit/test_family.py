@@ -4,12 +4,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import onnx
 import pytest
 import toys
 
+from edge_app.app import build
 from edge_app.commands.model_make import run_import
+from edge_app.config.load import load_pipeline
 from edge_app.config.pipeline import Model
 from edge_app.config.tensor import Preprocess
 from edge_app.detections import Classes
@@ -32,7 +35,7 @@ def any_size() -> onnx.ModelProto:
     return model
 
 
-def imported(folder: Path, size: str, **more: Any) -> Path:
+def imported(folder: Path, size: str | None, **more: Any) -> Path:
     onnx.save(any_size(), folder / "any.onnx")
     (folder / "labels.txt").write_text("a\nb\nc\n")
     given: dict[str, Any] = {
@@ -75,6 +78,31 @@ def test_the_size_is_chosen_when_the_line_starts(family: Path, size: Any, region
     assert f"{card.input.width}x{card.input.height}" == taken
 
 
+def test_without_a_region_the_camera_s_frame_chooses(tmp_path: Path) -> None:
+    for px in (64, 96):
+        onnx.save(toys.detector(size=px), tmp_path / "toy.onnx")
+        more = {"task": "detect", "fit": "letterbox", "labels": None, "models": tmp_path / "net"}
+        imported(tmp_path, None, file=tmp_path / "toy.onnx", name=f"{px}x{px}", **more)
+    video = cv2.VideoWriter(str(tmp_path / "v.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (80, 40))
+    for level in (30, 60, 90):
+        video.write(np.full((40, 80, 3), level, np.uint8))
+    video.release()
+    file = tmp_path / "line.yaml"
+    file.write_text(f"""\
+camera: {{type: video, path: {tmp_path}/v.avi}}
+model: {{path: {tmp_path}/net}}
+runtime: {{provider: cpu, threads: 1}}
+limits: {{pacing: offline, slots: 1}}
+results: {{publish: "tcp://127.0.0.1:*", commands: null, journal: {{path: {tmp_path}/results.db}}}}
+""")
+    app = build(load_pipeline(file, []), "line")
+    assert (app.running.card.folder or Path()).name == "96x96"
+    app.start()
+    assert app.wait(60)
+    app.close()
+    assert app.summary().frames == 3
+
+
 def test_from_python_a_size_is_named(family: Path) -> None:
     predictor = load(family, size=(96, 96))
     found = predictor(np.random.default_rng(0).integers(0, 256, (50, 70, 3)).astype(np.uint8))
@@ -99,6 +127,16 @@ def test_a_folder_of_other_things_is_no_family(tmp_path: Path) -> None:
     assert members(tmp_path) == {}
     assert member(tmp_path, None, None) == tmp_path
     assert members(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize("wrong", [{"mean": [0.5]}, {"std": [1.0, 0.0, 1.0]}])
+def test_a_normalisation_that_does_not_fit_the_channels_is_refused_at_import(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="the model's input can't be made so") as told:
+        imported(tmp_path, "32x32", **wrong)
+    assert next(iter(wrong)) in (told.value.got or "")
+    assert not (tmp_path / "models/net/manifest.yaml").exists()
 
 
 def test_a_model_of_fixed_size_takes_no_other(tmp_path: Path) -> None:

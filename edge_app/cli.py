@@ -141,6 +141,9 @@ def run_command(command: str | None, arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-"):
         return unknown_command(arguments[0])
     args = build_parser().parse_args(arguments or ["--help"])
+    from edge_app import memory
+
+    memory.begin_loading()
     from edge_app.commands import run_pipeline
 
     return int(run_pipeline.run(args))

@@ -1,8 +1,9 @@
-"""What glibc's malloc keeps of freed memory, kept small. On other C libraries nothing happens."""
+"""What glibc's malloc keeps of freed memory, kept small (on other C libraries nothing happens); Python's collector."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 LARGE_BYTES = 1 << 20
@@ -27,3 +28,14 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def begin_loading() -> None:
+    """A line is about to be imported and loaded: what that makes stays, and looking for garbage in it takes long."""
+    gc.disable()
+
+
+def end_loading() -> None:
+    """The line runs: what it is made of is set aside, so that the collector never holds a frame up to go through it."""
+    gc.freeze()
+    gc.enable()

@@ -13,20 +13,29 @@ from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
+from edge_app.bench.start import write_picture
 from edge_app.errors import RuntimeFault
 
 SETTLE_S, WATCH_S = 10.0, 20.0
 
 
 def resident(options: Options, _pictures: Path) -> Figures:
-    """On the synthetic line, without and with the pages beside it: after it settled, and how it grew while watched."""
-    settled, watched, peak = watch(options, "monitor.http=null")
-    _, with_pages, _ = watch(options, f"monitor.http=127.0.0.1:{free_port()}")
-    return Figures("memory_cpu_plan", "resident memory, cpu plan, synthetic line", {
+    """With pictures from a file, and with the pages beside it: after it settled, and how it grew while watched.
+
+    Then the shipped line, which draws its parts: what drawing takes is no part of a line in a plant.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        write_picture(Path(folder))
+        picture = ("camera.type=folder", f"camera.path={folder}", "camera.loop=true")
+        settled, watched, peak = watch(options, "monitor.http=null", *picture)
+        _, with_pages, _ = watch(options, f"monitor.http=127.0.0.1:{free_port()}", *picture)
+    _, drawn, _ = watch(options, "monitor.http=null")
+    return Figures("memory_cpu_plan", "resident memory of a running line, cpu plan", {
         "resident_mb": round(watched, 1),
         "growth_mb": round(watched - settled, 1),
         "peak_mb": round(peak, 1),
         "with_monitor_mb": round(with_pages, 1),
+        "drawn_camera_mb": round(drawn, 1),
     })  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,16 +58,37 @@ def wall_ms(command: list[str]) -> float:
 
 
 def first_result(options: Options, provider: str) -> Figures:
-    """Medians over several starts, of the synthetic line as it is shipped."""
-    overrides = [f"runtime.provider={provider}", "results.publish=tcp://127.0.0.1:*", "results.commands=null",
-                 *options.overrides]  # fmt: skip
-    starts, with_pages = [], []
-    for _ in range(STARTS):
-        starts.append(started(options.pipeline, [*overrides, "monitor.http=null"]))
-        with_pages.append(started(options.pipeline, [*overrides, f"monitor.http=127.0.0.1:{free_port()}"]))
-    figures = {name: round(statistics.median(one[name] for one in starts), 1) for name in starts[0]}
-    figures["with_monitor_ms"] = round(statistics.median(one["first_result_ms"] for one in with_pages), 1)
+    """Medians over several starts, with a picture from a file; and of the shipped line, which draws its parts."""
+    common = (f"runtime.provider={provider}", "results.publish=tcp://127.0.0.1:*", "results.commands=null")
+    with tempfile.TemporaryDirectory() as folder:
+        write_picture(Path(folder))
+        picture = ("camera.type=folder", f"camera.path={folder}", "camera.loop=true")
+        kinds = {
+            "": (*picture, "monitor.http=null"),
+            "with_monitor_ms": (*picture, f"monitor.http=127.0.0.1:{free_port()}"),
+            "drawn_camera_ms": ("monitor.http=null",),
+        }
+        starts: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+        for _ in range(STARTS):
+            for kind, overrides in kinds.items():
+                starts[kind].append(started(options.pipeline, [*common, *overrides, *options.overrides]))
+    figures = {name: median_of(starts[""], name) for name in starts[""][0]}
+    figures |= {kind: median_of(starts[kind], "first_result_ms") for kind in kinds if kind}
     return Figures(f"start_{provider}", f"process start to first sealed result, {provider}", figures)
+
+
+def median_of(starts: list[dict[str, float]], step: str) -> float:
+    """Of one step."""
+    return round(statistics.median(one[step] for one in starts), 1)
+
+
+def write_picture(folder: Path) -> None:
+    """A part of the synthetic line."""
+    import cv2
+
+    from edge_app.camera.pcb import DEFAULT_PRODUCT, draw, examining_seed
+
+    cv2.imwrite(str(folder / "part.png"), draw(DEFAULT_PRODUCT, examining_seed(0)).image)
 
 
 def started(pipeline: Path, overrides: list[str]) -> dict[str, float]:
@@ -112,6 +134,9 @@ def one_start(born_s: float, pipeline: Path, overrides: list[str]) -> dict[str, 
         done[name] = (time.monotonic() - born_s) * 1000
 
     mark("interpreter_ms")
+    from edge_app import memory
+
+    memory.begin_loading()
     from edge_app import app
 
     mark("imported_ms")
@@ -122,6 +147,7 @@ def one_start(born_s: float, pipeline: Path, overrides: list[str]) -> dict[str, 
     line = app.build(checked, "bench", 1)
     mark("built_ms")
     line.start()
+    memory.end_loading()
     line.wait()
     mark("first_result_ms")
     done["cpu_ms"] = time.process_time() * 1000  # of all threads; what a busy machine does not change much

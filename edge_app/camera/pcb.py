@@ -146,7 +146,7 @@ def draw(
     labels = planned_defects(product, seed, defective_share) if defects is None else tuple(defects)
     seen = conditions or natural_conditions(product, seed)
     if not seen.part_present:
-        return PcbPicture(_photograph(_scenery(product).belt, seen), product, seed, (), seen)
+        return PcbPicture(_photograph(_belt(product), seen), product, seed, (), seen)
     scene, placed = _part(product, seed, labels)
     listed = tuple(found for defect in placed if (found := _in_picture(defect, seen)) is not None)
     return PcbPicture(_photograph(scene, seen), product, seed, listed, seen)
@@ -213,24 +213,33 @@ class _Scenery:
     part: Image
     copper: Image
     laminate: Image
-    belt: Image
 
 
 @lru_cache(maxsize=8)
 def _scenery(product: int) -> _Scenery:
-    rng = np.random.Generator(np.random.PCG64([product, 0xC0104]))
-    weave = ((np.arange(CANVAS_PX) // 3) % 2) * 3
-    laminate = _textured(_LAMINATE_BGR, _grain(rng, 0.8, 24) + np.add.outer(weave, weave))
-    copper = _textured(_COPPER_BGR, _grain(rng, 1.5, 60))
-    belt = _textured(_BELT_BGR, _grain(rng, 2.0, 120))
-    part = belt.copy()
+    laminate, copper, part = _materials(product)
     cv2.rectangle(part, (BOARD_PX[0] - 2, BOARD_PX[0] - 2), (BOARD_PX[1] + 2, BOARD_PX[1] + 2), (78, 70, 66), -1)
     board = slice(BOARD_PX[0], BOARD_PX[1] + 1)
     part[board, board] = laminate[board, board]
     cv2.copyTo(copper, lay_out(product).copper, part)
-    for canvas in (part, copper, laminate, belt):
+    for canvas in (part, copper, laminate):
         canvas.setflags(write=False)
-    return _Scenery(part, copper, laminate, belt)
+    return _Scenery(part, copper, laminate)
+
+
+@lru_cache(maxsize=1)
+def _belt(product: int) -> Image:
+    """The conveyor without a part: kept only where a line shows it."""
+    return _materials(product)[2]
+
+
+def _materials(product: int) -> tuple[Image, Image, Image]:
+    """Canvases of laminate, copper and conveyor alone."""
+    rng = np.random.Generator(np.random.PCG64([product, 0xC0104]))
+    weave = ((np.arange(CANVAS_PX) // 3) % 2) * 3
+    laminate = _textured(_LAMINATE_BGR, _grain(rng, 0.8, 24) + np.add.outer(weave, weave))
+    copper = _textured(_COPPER_BGR, _grain(rng, 1.5, 60))
+    return laminate, copper, _textured(_BELT_BGR, _grain(rng, 2.0, 120))
 
 
 def _grain(rng: np.random.Generator, blur_px: float, contrast: int) -> npt.NDArray[np.int64]:
@@ -306,7 +315,7 @@ def _light(conditions: Conditions, band: slice) -> npt.NDArray[np.float32]:
 
 def forget_products() -> None:
     """Lets go of what is kept of the last products (10 MB each); whoever draws them again makes it again."""
-    for kept in (lay_out, places, _scenery):
+    for kept in (lay_out, places, _scenery, _belt):
         kept.cache_clear()
 
 

@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
         board = Board(load_lines([Path(path) for path in args.pipeline], args.overrides), args.frames)
         stop_on_signals(board)
         board.start()
+    memory.end_loading()
     manager.ready(board.stuck, board.status)
     try:
         follow(board, manager)

@@ -78,8 +78,8 @@ class Mechanic:
 
     def prove_all(self) -> None:
         """Runs the canary on every plan that is loaded, here and now; raises RuntimeFault at the first that fails."""
-        for plan, engine in self.engines.items():
-            wrong = self._prove(engine)
+        for plan in self.engines:
+            wrong = self._proven(plan)
             if wrong is not None:
                 raise RuntimeFault(f"plan {plan}: the canary did not give what was stored", got=wrong)
 

@@ -28,7 +28,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from edge_app.camera import frame_px
+from edge_app import threads
+from edge_app.camera import Camera, frame_px
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError, EdgeAppError, ModelError
 from edge_app.family import waits_for_frame_size
@@ -104,6 +105,7 @@ class Node(Protocol):
     pipeline: Pipeline
     name: str
     """Of the pipeline's own recipe."""
+    camera: Camera
     running: Running
     line: Line
     outlet: Outlet
@@ -202,10 +204,8 @@ class Updates:
                 raise NotNow(f"version {last.version or OWN} is {last.stage}: one update at a time")
             self._node.outlet.alarm(ALARM, False, "another update has begun", "")
             self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
-            self._thread = threading.Thread(
-                target=self._update, args=(version, then, self._try_out if watched else self._take_back),
-                name="update", daemon=True,
-            )  # fmt: skip
+            swap = self._try_out if watched else self._take_back
+            self._thread = threads.daemon(self._update, "update", (version, then, swap))
             self._thread.start()
             return self.progress
 
@@ -227,7 +227,9 @@ class Updates:
         refuse_other_lines(node.pipeline)
         refuse_hung(node.running.placed)
         model = node.pipeline.model if version is None else model_in(self.store.checked(version), node.pipeline.model)
-        card = resolve(model, node.pipeline.preprocess)
+        width, height = node.camera.width, node.camera.height
+        frame = None if width is None or height is None else (width, height)
+        card = resolve(model, node.pipeline.preprocess, frame)
         refuse_other_shape(node.running.card, card)
         if version is not None:
             refuse_without_canary(card)

@@ -32,11 +32,13 @@ def refuse_other_lines(pipeline: Pipeline) -> None:
 
 def refuse_hung(placed: Placed) -> None:
     """Raises RuntimeFault if the NPU has hung in this process: nothing new can be proven on it."""
-    if isinstance(placed.placer, Governor) and placed.placer.npu_hung is not None:
+    hung = placed.placer.npu_hung if isinstance(placed.placer, Governor) else None
+    if hung is not None or placed.gate.out is not None:
         raise RuntimeFault(
-            "the NPU has hung, so no plan can be proven on it", got=placed.placer.npu_hung[1],
+            "the NPU has hung, so no plan can be proven on it",
+            got=placed.gate.out if hung is None else hung[1],
             remedy="start the board again before the update",
-        )  # fmt: skip
+        )
 
 
 def refuse_without_canary(card: ModelCard) -> None:

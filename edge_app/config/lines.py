@@ -74,7 +74,11 @@ def belongings(file: Path, pipeline: Pipeline) -> Iterator[tuple[str, str, str]]
     """What no other line may have: what it is, the key that says so, and the value for people."""
     node, results = pipeline.station.node, pipeline.results
     yield f"station {node}", "station", node
-    for key, path in (("results.journal.path", results.journal.path), ("results.evidence.path", results.evidence.path)):
+    for key, path in (
+        ("results.journal.path", results.journal.path),
+        ("results.evidence.path", results.evidence.path),
+        ("update.store", pipeline.update.store),
+    ):
         if path is not None:
             yield f"path {path.absolute()}", key, str(path)
     state = Path.cwd() if results.journal.path is None else results.journal.path.absolute().parent

@@ -38,6 +38,8 @@ PARTS = 10
 DAZZLING = PARTS - 1
 """The part that a faulty model can't see: its picture is brighter than all others."""
 WATCHED = 25
+BUSY = ("OVERRUN", "OVERLOAD", "LATE")
+"""What a busy machine has no time for is told as such; the order of the pictures goes on."""
 MANIFEST = """\
 name: toy
 version: "{version}"
@@ -145,7 +147,7 @@ class Plant:
     def watch_frames(self, count: int) -> None:
         """Takes effect at the next start."""
         (self.folder / "line.yaml").write_text(f"""\
-camera: {{type: folder, path: pictures, loop: true, rate_fps: 40}}
+camera: {{type: folder, path: pictures, loop: true, rate_fps: 25}}
 model: {{path: toy}}
 runtime: {{provider: cpu, threads: 1}}
 limits: {{pacing: realtime, deadline_ms: 60000, slots: 16}}
@@ -226,7 +228,7 @@ def assert_each_part_once_and_right(books: Books) -> None:
         number = (one.data["frame_id"] - 1) % PARTS
         if one.reason in ("INVALID_OUTPUT", "RUNTIME_FAULT"):  # and those in flight behind it: told as what they are
             faulty.add(model_of(one))
-        elif one.reason != "OVERRUN":
+        elif one.reason not in BUSY:
             assert one.reason == ("DEFECT" if number % 2 else "OK"), one.data
     assert all(len(rev) == 1 for rev in revs.values()), revs
     assert None not in faulty
@@ -277,7 +279,7 @@ def test_a_model_that_fails_after_some_frames_goes_again_with_an_alarm(
     books.wait_for_more(2 * PARTS)
     tried = [one.reason for one in books.results[seen:] if model_of(one) == version]
     assert len(tried) - tried.index("INVALID_OUTPUT") < 60, "it went at once, but for what was in flight"
-    assert {one.reason for one in books.results[-PARTS:]} <= {"OK", "DEFECT", "OVERRUN"}
+    assert {one.reason for one in books.results[-PARTS:]} <= {"OK", "DEFECT", *BUSY}
     assert_each_part_once_and_right(books)
 
 

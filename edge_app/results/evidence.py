@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from edge_app import clock, threads
 from edge_app.config.results import Evidence as EvidenceSection
 from edge_app.frame import Frame, PixelFormat
 from edge_app.results.commands import Code, Deferred, RefusedError, Reply, Request
+from edge_app.results.journal_file import is_damage, places
 from edge_app.verdict import Reason, Sealed
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Evidence:
         self._room_wanted = threading.Event()
         self._thread = threads.daemon(self._run, "evidence")
         self._connection: sqlite3.Connection | None = None
+        self._places: list[tuple[int, int] | None] = []
         self._failing = False
         self._not_before_s = 0.0
         self.bytes = 0
@@ -260,17 +262,36 @@ class Evidence:
             pass
 
     def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and places(self._index) != self._places:
+            self._connection.close()  # it was moved or deleted: nobody would find what is noted in it
+            self._connection = None
         if self._connection is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for part in self.folder.glob("*/*.part"):
-                part.unlink()
             connection = sqlite3.connect(self._index, isolation_level=None)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.executescript(SCHEMA)
-            self.bytes = int(connection.execute("SELECT coalesce(sum(bytes), 0) FROM image").fetchone()[0])
-            self._connection = connection
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.executescript(SCHEMA)
+                self._adopt(connection)
+                self.bytes = int(connection.execute("SELECT coalesce(sum(bytes), 0) FROM image").fetchone()[0])
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._places = connection, places(self._index)
         return self._connection
+
+    def _adopt(self, connection: sqlite3.Connection) -> None:
+        """Pictures that the index does not know (it was lost, or a power cut came between) count in the quota too."""
+        for part in self.folder.glob("*/*.part"):
+            part.unlink()
+        known = {sha256 for (sha256,) in connection.execute("SELECT sha256 FROM image")}
+        for file in self.folder.glob("*/*.jpg"):
+            if file.stem not in known and file == self._file(file.stem):
+                connection.execute(
+                    "INSERT INTO image (epoch, seq, sha256, bytes, t_us)"
+                    " SELECT 'unknown', coalesce(max(seq), 0) + 1, ?, ?, ? FROM image WHERE epoch = 'unknown'",
+                    (file.stem, file.stat().st_size, clock.utc_us()),
+                )
 
     def _make_room(self, connection: sqlite3.Connection, wanted: int) -> bool:
         """Deletes the oldest pictures until the disk has what it should have free; False: there were not enough."""
@@ -317,9 +338,21 @@ class Evidence:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if is_damage(error):
+            with suppress(OSError):
+                self._set_index_aside()
         self._failing = True
         self._not_before_s = time.monotonic() + RETRY_S
         self._alarm(ALARM, True, f"pictures are dropped: {type(error).__name__}: {error}", REMEDY)
+
+
+    def _set_index_aside(self) -> None:
+        """The pictures are still there: a new index adopts them."""
+        aside = f"{self._index}.damaged-{clock.utc_us()}"
+        for ending in ("-wal", "-shm", ""):
+            file = Path(f"{self._index}{ending}")
+            if file.exists():
+                file.rename(f"{aside}{ending}")
 
 
 def to_jpeg(frame: Frame, quality: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,6 +213,38 @@ def test_pictures_outlive_a_restart(node: Node, folder: Path) -> None:
     until(lambda: second.given_back == [5001])
     assert list(folder.glob("*/*.part")) == []
     second.close()
+
+
+def found(node: Node, image: str) -> bytes | None:
+    try:
+        return node.client.image(image)
+    except CommandRefused:
+        return None
+
+
+@pytest.mark.parametrize("how", ["index deleted", "index moved", "index damaged", "folder deleted"])
+def test_an_index_that_is_lost_is_begun_again_with_the_pictures_that_are_there(folder: Path, how: str) -> None:
+    """SQLite would go on writing to the old one: pictures that nobody finds, and that no quota counts."""
+    node = Node(settings(folder))
+    image = node.inspect(Reason.DEFECT)["image"]["id"]
+    until(lambda: node.given_back == [5001])
+    first = node.client.image(image)
+    content = f"sha256:{hashlib.sha256(first).hexdigest()}"
+    if how == "index damaged":
+        node.close()
+        (folder / "index.db").write_bytes(b"no database" * 1000)
+        node = Node(settings(folder))
+    elif how == "folder deleted":
+        shutil.rmtree(folder)
+    elif how == "index moved":
+        (folder / "index.db").rename(folder / "moved.db")
+    else:
+        for file in folder.glob("index.db*"):
+            file.unlink()
+    until(lambda: found(node, node.inspect(Reason.DEFECT)["image"]["id"]) is not None)
+    assert found(node, content) == (None if how == "folder deleted" else first)
+    until(lambda: node.disk()["evidence_bytes"] == sum(file.stat().st_size for file in folder.glob("*/*.jpg")))
+    node.close()
 
 
 COLOUR = (30, 200, 90)  # B, G, R

@@ -219,6 +219,7 @@ class Updates:
             self._failed(Stage.REFUSED, version, "; ".join(error.text().splitlines()))
         except Exception as error:
             log.exception("the update failed")
+            self._probation = None
             self._node.take_over(old)
             self._failed(Stage.REFUSED, version, f"{type(error).__name__}: {error}; this is a bug, see the log")
 

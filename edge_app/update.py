@@ -115,7 +115,7 @@ class Node(Protocol):
 
 
 class NotNow(EdgeAppError):
-    """No update can be begun: another one goes on, or there is nothing to go back to."""
+    """No update can be begun: another one goes on, or there is nothing to go to."""
 
 
 class Updates:
@@ -138,9 +138,15 @@ class Updates:
         return self.staging.begin(name, sums, size)
 
     def activate(self, version: str) -> Progress:
-        """Begins to bring a stored version in; returns at once. Raises NotNow."""
+        """Begins to bring a stored version in; returns at once.
+
+        Raises:
+            NotNow: another update goes on, it is in force already, or it is not in the store.
+        """
         if version == self._node.running.version and self._probation is None:
             raise NotNow(f"{version} is in force already")
+        if version not in (stored := self.store.versions()):
+            raise NotNow(f"{version} is not in the store; there are: {', '.join(stored) or 'none: push one first'}")
         before = tuple(other for other in self._in_force() if other != version)
         return self._begin(version, (version, *before), watched=True)
 

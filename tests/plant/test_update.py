@@ -251,6 +251,9 @@ def test_push_activate_and_rollback_lose_and_double_nothing(
         assert plant.model("rollback") == 0
         assert plant.told()["running"] == version
     assert plant.model("rollback") == 2, "the pipeline's own is the last"
+    assert plant.model("activate", "toy@000000000000") == 2
+    assert f"there are: {third}, {second}" in refusal(capsys)
+    assert not any(alarm["alarm"] == "UPDATE_FAILED" for alarm in books.alarms), "a slip of the pen is no alarm"
     books.wait_for_more(2 * PARTS)
     order = [model_of(one) for one in books.results]
     assert [one for one, last in zip(order, [object(), *order], strict=False) if one != last] == [

@@ -17,7 +17,7 @@ from onnxruntime.quantization.calibrate import CalibraterBase
 
 from edge_app.config.tensor import InputSpec
 from edge_app.engine import fit_of, tensor_of
-from edge_app.errors import ConfigError
+from edge_app.errors import ConfigError, ModelError
 from edge_app.frame import PixelFormat
 from edge_app.preprocess import Geometry, Plan, Source
 from edge_app.toolchain.dataset import pictures_in, read_picture
@@ -119,16 +119,33 @@ def ranges_of(
     with quiet():
         for done, data in enumerate(tensors(files, image), 1):
             # One picture at a time: a histogram calibrator keeps all activations of one call in memory.
-            calibrator.collect_data(Pictures(image.name, [data]))
+            try:
+                calibrator.collect_data(Pictures(image.name, [data]))
+            except ValueError as error:  # of NumPy: no histogram has room for infinity
+                raise _not_finite(str(model), str(error)) from error
             step(done, len(files))
         return _bounds(calibrator)
 
 
 def _bounds(calibrator: CalibraterBase) -> Ranges:
     data = calibrator.compute_data()
-    return {
+    ranges = {
         name: (np.min(found.range_value[0]).item(), np.max(found.range_value[1]).item()) for name, found in data.items()
     }
+    for name, (low, high) in ranges.items():
+        if not np.isfinite([low, high]).all():
+            raise _not_finite(f"tensor {name}", f"{low} .. {high}")
+    return ranges
+
+
+def _not_finite(where: str, got: str) -> ModelError:
+    return ModelError(
+        "a tensor of the float model has no finite range over the calibration pictures",
+        where=where,
+        wanted="finite values: an encoding spans them",
+        got=got,
+        remedy="is the input made as in training (import --scale --mean --std)? Else mend the model",
+    )
 
 
 class Pictures(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types

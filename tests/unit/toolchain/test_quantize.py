@@ -13,7 +13,7 @@ import toys
 from onnx import TensorProto
 
 from edge_app.config.tensor import HeadSpec, InputSpec
-from edge_app.errors import ConfigError
+from edge_app.errors import ConfigError, ModelError
 from edge_app.toolchain import audit, calibration, graph, measure, quantize, rescue, sensitivity
 from edge_app.toolchain.quantize import Prepared, Recipe, Style
 
@@ -217,6 +217,17 @@ def test_calibration_set_warnings(tmp_path: Path, pictures: list[Path]) -> None:
     assert any("near copies" in warning for warning in copies.warnings)
     assert calibration.examine(pictures, IMAGE).warnings == ()
     assert calibration.examine(pictures, IMAGE).sha256 != few.sha256
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+def test_values_that_are_not_finite_are_no_ranges(pictures: list[Path], tmp_path: Path, method: str) -> None:
+    """Encodings of infinity came out as NaN, and so did the cosine, and the command ended well."""
+    g = toys.Graph(0)
+    nothing = g.node("Mul", "nothing", ["images", g.constant("zero", [0.0])])
+    model = g.model([1, 3, 64, 64], g.node("Reciprocal", "infinity", [nothing]), [1, 3, 64, 64])
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="no finite range"):
+        calibration.ranges_of(tmp_path / "m.onnx", pictures[:2], IMAGE, method, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["percentile", "entropy"])

@@ -171,9 +171,7 @@ class Ladder:
             *stuck_outputs(real, self.samples),
             *saturated(outputs, specs),
         ]
-        if rung.cosine is not None and rung.cosine < self.gates.cosine:
-            rung.problems.append(f"cosine {rung.cosine:.4f} is below {self.gates.cosine}")
-        rung.problems += loss_problems(rung, self.gates)
+        rung.problems += [*cosine_problems(rung, self.gates), *loss_problems(rung, self.gates)]
         self.rungs.append(rung)
 
     def _interval(self, found: Sequence[Found]) -> Interval | None:
@@ -243,6 +241,15 @@ class Ladder:
 
     def _kept(self, sha256: str, where: str, sample: Sample) -> Path:
         return self.cache / f"{where}-{sha256[:16]}" / f"{sample.sha256[:16]}.npz"
+
+
+def cosine_problems(rung: Rung, gates: Gates) -> list[str]:
+    """Whether a rung's outputs are too far from float's; those that are no numbers are."""
+    if rung.cosine is None or rung.cosine >= gates.cosine:
+        return []
+    if np.isnan(rung.cosine):
+        return ["outputs that are no numbers"]
+    return [f"cosine {rung.cosine:.4f} is below {gates.cosine}"]
 
 
 def loss_problems(rung: Rung, gates: Gates) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from edge_app.config.manifest import Agreement, Artifact, Plan
 from edge_app.toolchain.agreement import ENOUGH_PARTS, agreements_of, enough, with_agreements
 from edge_app.toolchain.measure import Sample
-from edge_app.toolchain.verify import Gates, Rung, loss_problems
+from edge_app.toolchain.verify import Gates, Rung, cosine_problems, loss_problems
 from edge_app.verdict import PlanKind
 
 SAMPLES = [Sample(f"part{n}", str(n), np.zeros((1, 1, 3), np.uint8)) for n in range(4)]
@@ -79,3 +79,10 @@ def test_the_loss_is_held_to_its_gate_as_measured_even_where_it_may_be_chance() 
     assert loss_problems(lossy, Gates()) == []
     lossy.loss, lossy.loss_low, lossy.loss_high = 0.02, None, None
     assert loss_problems(lossy, Gates()) == ["map50_95 lost 2.00 points, more than 1.50"]
+
+
+@pytest.mark.parametrize(("cosine", "said"), [
+    (0.991, []), (0.98, ["cosine 0.9800 is below 0.99"]), (float("nan"), ["outputs that are no numbers"]),
+])  # fmt: skip
+def test_outputs_that_are_no_numbers_hold_no_gate(cosine: float, said: list[str]) -> None:
+    assert cosine_problems(Rung("htp", "htp", "qcs8550", 8, cosine=cosine), Gates()) == said

@@ -41,7 +41,7 @@ class Controller:
 
     def ask(self, command: str, **fields: object) -> dict[str, Any]:
         self._count += 1
-        self._dealer.send_json({"command": command, "request_id": f"r{self._count}", **fields})
+        self._dealer.send_json({"request_id": f"r{self._count}", **fields, "command": command})
         assert self._dealer.poll(PATIENCE_MS), f"no reply to {command}"
         reply: dict[str, Any] = json.loads(self._dealer.recv_multipart()[-1])
         return reply
@@ -116,6 +116,30 @@ def test_trigger_ids_rise_and_a_late_one_is_late(node: Controller) -> None:
     reply = node.ask("trigger", trigger_id=5)
     assert (reply["ok"], reply["code"]) == (False, "CONFLICT")
     assert node.quiet()
+
+
+def test_every_trigger_has_one_result_of_its_part_and_the_counts_add_up(node: Controller) -> None:
+    """Parts named by the trigger, or announced before it; each trigger sent twice, as a program does that is unsure."""
+    parts = {trigger_id: f"P-{trigger_id}" for trigger_id in range(1, 61)}
+    for trigger_id, part_id in parts.items():
+        named = trigger_id % 2 == 0
+        if not named:
+            assert node.ask("announce", trigger_id=trigger_id, part_id=part_id)["ok"]
+            other = node.ask("trigger", trigger_id=trigger_id, part_id="another")
+            assert other["code"] == "CONFLICT", "it was announced as what it is"
+        replies = [node.ask("trigger", trigger_id=trigger_id, request_id=f"t{trigger_id}",
+                            **({"part_id": part_id} if named else {})) for _ in range(2)]  # fmt: skip
+        assert replies[0]["ok"]
+        assert replies[0] == replies[1]
+        late = node.ask("announce", trigger_id=trigger_id, part_id="another")
+        assert late["code"] in ("CONFLICT", "TOO_LATE"), "what is told is never contradicted"
+    results = [node.result() for _ in parts]
+    assert [result["seq"] for result in results] == list(range(1, len(parts) + 1))
+    assert {result["trigger_id"]: result["part_id"] for result in results} == parts
+    counters = node.ask("status")["counters"]
+    assert counters["triggers"] == len(parts)
+    assert counters["pass"] + counters["fail"] + sum(counters["unknown"].values()) == len(parts)
+    assert node.quiet(), "no result twice"
 
 
 def test_hold_seals_not_running_and_start_goes_on(node: Controller) -> None:

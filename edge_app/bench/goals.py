@@ -60,6 +60,7 @@ GOALS = {
     "host_stubbed.ratio_ultralytics": _least(10),
     "host_cpu.ratio_ultralytics": _least(3),
     "pipelined_1_camera.line_to_slowest_stage": _least(0.95),
+    "pipelined_4_cameras.line_to_slowest_stage": _least(0.95),
     "pipelined_1_camera.latency_to_sum_of_stages": _most(1.1),
     "memory_cpu_plan.resident_mb": _most(180),
     "start_help.wall_ms": _most(150),

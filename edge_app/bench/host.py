@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from edge_app.app import build
 from edge_app.bench import peers
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.memory import resident
@@ -28,9 +29,10 @@ from edge_app.placed import place_model
 from edge_app.verdict import PlanKind, PowerMode
 
 NULL = "runtime.provider=null"
-CPU = ("runtime.provider=cpu", "runtime.threads=1")
+CPU = ("runtime.provider=cpu", "runtime.threads=1", "runtime.timeout_ms=60000")
 PACE_FPS = 100.0
-TURNS = 5
+CAMERAS = 4
+TURNS = 3
 """Of comparisons of whole lines."""
 
 
@@ -42,8 +44,8 @@ def figures(options: Options) -> Iterator[Figures]:
         write_pictures(pictures)
         parts: dict[str, Callable[[Options, Path], Figures]] = {
             "host_null_1080p": null_session, "host_stubbed": beside_stubbed_ultralytics,
-            "host_cpu": beside_ultralytics, "pipelined_1_camera": pipelined, "overload": overload,
-            "memory_cpu_plan": resident,
+            "host_cpu": beside_ultralytics, "pipelined_1_camera": pipelined, "pipelined_4_cameras": four_cameras,
+            "overload": overload, "memory_cpu_plan": resident,
         }  # fmt: skip
         for key, part in parts.items():
             if key.startswith(options.only):
@@ -249,6 +251,45 @@ def _runs_per_second(engine: Engine, work: Work, runs: int) -> float:
     for _ in range(runs):
         engine.run(work, PowerMode.NONE)
     return runs / (time.perf_counter() - start)
+
+
+def four_cameras(options: Options, pictures: Path) -> Figures:
+    """Four lines in one process beside their four slowest stages alone, in turns: frames a second of all together."""
+    runs = max(20, options.rounds // 8)
+    bound = [engine_of(options, pictures, PlanKind.CPU, *CPU) for _ in range(CAMERAS)]
+    for engine, work in bound:
+        engine.preprocess(frames_of(pictures)[0], work)
+    ratios, alone_fps, lost = [], [], 0
+    for _ in range(TURNS):
+        alone_fps.append(_together_per_second(bound, runs))
+        pipelines = [line_of(options, pictures, *CPU, f"station.station=st{n}") for n in range(CAMERAS)]
+        apps = [build(pipeline, "bench", runs) for pipeline in pipelines]
+        start = time.perf_counter()
+        for app in apps:
+            app.start()
+        for app in apps:
+            app.wait()
+        lines_fps = CAMERAS * runs / (time.perf_counter() - start)
+        ratios.append(lines_fps / ((alone_fps[-1] + _together_per_second(bound, runs)) / 2))
+        lost += sum(runs - app.line.sealer.counts().sealed for app in apps)
+        for app in apps:
+            app.close()
+    return Figures("pipelined_4_cameras", "four lines in one process, cpu plan on one thread each, 1080p", {
+        "slowest_stage_fps": round(median(alone_fps), 2),
+        "line_to_slowest_stage": round(median(ratios), 4),
+        "lost": lost,
+    })  # fmt: skip
+
+
+def _together_per_second(bound: Sequence[tuple[Engine, Work]], runs: int) -> float:
+    """Runs a second of all engines side by side."""
+    threads = [threading.Thread(target=_runs_per_second, args=(engine, work, runs)) for engine, work in bound]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(bound) * runs / (time.perf_counter() - start)
 
 
 def sum_of_stages_us(received: Sequence[Received]) -> float:

@@ -16,7 +16,7 @@ from edge_app.bench.ports import free_port
 from edge_app.bench.start import write_picture
 from edge_app.errors import RuntimeFault
 
-SETTLE_S, WATCH_S = 10.0, 20.0
+SETTLE_S, WATCH_S = 10.0, 10.0
 
 
 def resident(options: Options, _pictures: Path) -> Figures:

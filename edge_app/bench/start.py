@@ -20,7 +20,7 @@ from typing import Any
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
 
-STARTS = 7
+STARTS = 5
 ONE_START = [sys.executable, "-P", "-m", "edge_app.bench.start"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge_app.cli import main
+from edge_app.commands import bench as bench_command
 
 
 def bench(*words: str) -> int:
@@ -45,6 +46,21 @@ def test_runs_go_into_a_ledger_that_can_be_drawn(tmp_path: Path, capsys):
     assert len(file.read_text().splitlines()) == 2
     assert bench("--ledger", str(file), "--plot", str(tmp_path / "out.png")) == 0
     assert (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_part_that_breaks_off_does_not_cost_the_others(capsys, monkeypatch):
+    real = bench_command.measure
+
+    def measure(name, options):
+        if name == "bus":
+            raise RuntimeError("no sockets")
+        return real(name, options)
+
+    monkeypatch.setattr(bench_command, "measure", measure)
+    assert bench("bus", "decode", "--rounds", "1", "--only", "w6_conf25", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["failed"] == {"bus": "RuntimeError: no sockets"}
+    assert found["w6_conf25"]["ours_ms"] > 0
 
 
 def test_a_plot_wants_a_ledger(capsys):

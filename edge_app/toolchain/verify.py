@@ -8,7 +8,9 @@ was broken off.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from edge_app.config.tensor import InputSpec, OutputSpec
 from edge_app.detections import Detections
 from edge_app.errors import EdgeAppError
 from edge_app.model import ModelCard
+from edge_app.runtime.qnn import is_simulator
 from edge_app.toolchain import audit, graph, htp, measure
 from edge_app.toolchain.calibration import tensor
 from edge_app.toolchain.compile import with_shapes
@@ -27,9 +30,11 @@ from edge_app.toolchain.measure import Found, Outputs, Sample, Side
 from edge_app.toolchain.metrics import Interval, bootstrap_map50_95
 from edge_app.toolchain.quantize import prepare
 from edge_app.toolchain.remake import affinity_of, make_missing, quantized_of
-from edge_app.toolchain.socs import soc_named
+from edge_app.toolchain.socs import Soc, soc_named
 
 Progress = Callable[[str], measure.Step]
+MOST_PROCESSES = 4
+"""Of the simulator at a time: each holds a plan of its own, about 250 MB for pcb-defect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +210,7 @@ class Ladder:
         bar = self.progress(f"{plan.plan} {soc.name}")
         first = htp.run_plan(file, soc, inputs[:1], kept[:1], profile=True)
         bar(1, len(todo))
-        if len(todo) > 1:
-            htp.run_plan(file, soc, inputs[1:], kept[1:], step=lambda done, _of: bar(done + 1, len(todo)))
+        _run_side_by_side(file, soc, inputs[1:], kept[1:], lambda done: bar(done + 1, len(todo)))
         return [_read(self._kept(sha256, soc.name, s)) for s in self.samples], self._audited(plan, first)
 
     def _audited(self, plan: Plan, ran: htp.Ran) -> list[str]:
@@ -250,6 +254,26 @@ def cosine_problems(rung: Rung, gates: Gates) -> list[str]:
     if np.isnan(rung.cosine):
         return ["outputs that are no numbers"]
     return [f"cosine {rung.cosine:.4f} is below {gates.cosine}"]
+
+
+def _run_side_by_side(
+    file: Path, soc: Soc, inputs: Sequence[Path], outputs: Sequence[Path], done: Callable[[int], None]
+) -> None:
+    """Runs a plan; on the simulator, which computes on one core, in a process for each core."""
+    if not inputs:
+        return
+    count = min(len(inputs), os.cpu_count() or 1, MOST_PROCESSES) if is_simulator() else 1
+    ran = [0] * count
+
+    def part(number: int) -> None:
+        def step(of_part: int, _of: int) -> None:
+            ran[number] = of_part
+            done(sum(ran))
+
+        htp.run_plan(file, soc, inputs[number::count], outputs[number::count], step=step)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(part, range(count)))
 
 
 def loss_problems(rung: Rung, gates: Gates) -> list[str]:

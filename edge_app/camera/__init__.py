@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_app.camera.base import Camera, missed_between
 from edge_app.config.camera import Camera as CameraSection
-from edge_app.config.camera import FolderCamera, MirrorCamera, SyntheticCamera
+from edge_app.config.camera import FolderCamera, GigeCamera, MirrorCamera, SyntheticCamera
 from edge_app.config.pipeline import is_live
 
 __all__ = ["Camera", "frame_px", "make_camera", "missed_between", "open_camera"]
@@ -24,6 +24,10 @@ def make_camera(section: CameraSection) -> Camera:
         from edge_app.camera.mirror import MirrorSource
 
         return MirrorSource(section)
+    if isinstance(section, GigeCamera):
+        from edge_app.camera.gige import GigeSource
+
+        return GigeSource(section)
     if is_live(section.path, section.live):
         from edge_app.camera.live import LiveSource
 

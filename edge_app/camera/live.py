@@ -1,8 +1,10 @@
-"""RTSP streams and V4L2 devices: frames in their own time, from sources that fail."""
+"""Live cameras: frames in their own time, from sources that fail. RTSP streams and V4L2 devices; see also gige.py."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from typing import Protocol
 
 import cv2
 
@@ -11,7 +13,7 @@ from edge_app.camera.base import Births, Handover, PixelPool, Pixels, Silence
 from edge_app.camera.convert import stored_size
 from edge_app.camera.video import JOIN_S, Capture, Flaw, Shot, first_shot, is_device, shown
 from edge_app.clock import monotonic_us
-from edge_app.config.camera import VideoCamera
+from edge_app.config.camera import GigeCamera, VideoCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus
 
@@ -23,6 +25,26 @@ FIRST_BACK_OFF_S = 0.25
 LONGEST_HOLE_S = 5.0
 """A larger step of the time stamps is a clock that was set, not frames that were lost."""
 OLDEST_STAMP_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A frame that came over a link."""
+
+    shot: Shot | Flaw
+    step: int
+    """How many frames on from the last one: 0 is the same again, more than 1 a hole."""
+    t_mono_us: int
+
+
+class Link(Protocol):
+    """One connection to a live source."""
+
+    def next(self) -> Arrival | None:
+        """The next frame; None: the connection broke, or no frame came in time."""
+
+    def release(self) -> None:
+        """Let go of the source."""
 
 
 class LiveSource:
@@ -40,7 +62,7 @@ class LiveSource:
     live = True
     simulated = False
 
-    def __init__(self, section: VideoCamera) -> None:
+    def __init__(self, section: VideoCamera | GigeCamera) -> None:
         self._section = section
         self.pixel_format = section.pixel_format
         self.period_us = None if section.rate_fps is None else round(1e6 / section.rate_fps)
@@ -50,7 +72,7 @@ class LiveSource:
         self._pool = PixelPool()
         self._born = threading.Lock()
         """Held while a frame gets its id and its place in the queue, so that ids leave in their order."""
-        self._births = Births(section.pixel_format, section.yuv_matrix, section.yuv_range)
+        self._births = self._new_births()
         self._frames: Handover[Frame] = Handover(QUEUE)
         self._reading = threading.Event()
         self._stopped = threading.Event()
@@ -66,13 +88,13 @@ class LiveSource:
 
     def open(self) -> None:
         """Connect, and wait for one frame. Raises CameraError."""
-        capture = self._connect()
+        link = self._connect()
         self._stopped.clear()
         self._reading.clear()
-        self._births = Births(self._section.pixel_format, self._section.yuv_matrix, self._section.yuv_range)
+        self._births = self._new_births()
         self._frames = Handover(QUEUE)
         self._lost, self._why = False, ""
-        self._thread = threads.daemon(self._watch, "live", (capture,))
+        self._thread = threads.daemon(self._watch, "live", (link,))
         self._thread.start()
 
     def read(self) -> Frame | None:
@@ -117,53 +139,50 @@ class LiveSource:
     def _name(self) -> str:
         return shown(self._section.path)
 
-    def _connect(self) -> Capture:
-        """A capture that has given one frame: what opens but gives none is no camera. Raises CameraError."""
+    def _new_births(self) -> Births:
+        if isinstance(self._section, VideoCamera):
+            return Births(self._section.pixel_format, self._section.yuv_matrix, self._section.yuv_range)
+        return Births(self._section.pixel_format)
+
+    def _connect(self) -> Link:
+        """A link that has given one frame: what opens but gives none is no camera. Raises CameraError."""
+        assert isinstance(self._section, VideoCamera)
         timeout_ms = max(LEAST_READ_TIMEOUT_MS, 2 * (self.period_us or 0) // 1000)
         capture = Capture(self._section, self._pool, live=True, read_timeout_ms=timeout_ms)
         shot = first_shot(capture, self._section)
         self._pool.take_back(shot.pixels)
         self.width, self.height = stored_size(self.pixel_format, capture.width, capture.height)
-        return capture
+        return VideoLink(capture, self._section)
 
-    def _watch(self, capture: Capture | None) -> None:
+    def _watch(self, link: Link | None) -> None:
         """The reading thread: frames of one connection after the other."""
         try:
-            while capture is not None:
+            while link is not None:
                 try:
-                    self._follow(capture)
+                    self._follow(link)
                 finally:
-                    capture.release()
-                capture = self._reconnect()
+                    link.release()
+                link = self._reconnect()
         except Exception as error:
             self._frames.end(error)  # raised again in `read`
 
-    def _follow(self, capture: Capture) -> None:
+    def _follow(self, link: Link) -> None:
         """Frames of one connection, until it breaks."""
-        stamps = Stamps(self._section.rate_fps)
         self._last.forget()
         self._why = ""
         while not self._stopped.is_set():
-            if not capture.grab():
+            arrival = link.next()
+            if arrival is None:
                 self._why = f"{self._name}: the connection broke, or no frame came in time"
                 return
-            t_mono_us, step = self._captured_at(capture), stamps.step(capture.position_ms)
-            shot = capture.take()
             if self._reading.is_set():
-                self._bear(shot, step, t_mono_us)
-            elif isinstance(shot, Shot):
-                self._pool.take_back(shot.pixels)
+                self._bear(arrival)
+            elif isinstance(arrival.shot, Shot):
+                self._pool.take_back(arrival.shot.pixels)
 
-    def _captured_at(self, capture: Capture) -> int:
-        """V4L2 stamps frames on the monotonic clock when they are exposed; others count from their arrival."""
-        now_us = monotonic_us()
-        stamp_us = round(capture.position_ms * 1000)
-        if is_device(self._section.path) and 0 <= now_us - stamp_us <= OLDEST_STAMP_US:
-            return stamp_us
-        return now_us
-
-    def _bear(self, shot: Shot | Flaw, step: int, t_mono_us: int) -> None:
+    def _bear(self, arrival: Arrival) -> None:
         """Give a frame its id and its place in the queue."""
+        shot, step, t_mono_us = arrival.shot, arrival.step, arrival.t_mono_us
         stale = step == 0 or (isinstance(shot, Shot) and self._last.seen_again(shot.pixels))
         with self._born:
             self._births.skip(max(0, step - 1))
@@ -181,7 +200,7 @@ class LiveSource:
         if isinstance(shot, Shot) and (stale or not taken):
             self._last.let_go(shot.pixels)
 
-    def _reconnect(self) -> Capture | None:
+    def _reconnect(self) -> Link | None:
         """A new connection, however long it takes; None after `stop`."""
         pause_s = FIRST_BACK_OFF_S
         while not self._stopped.wait(pause_s):
@@ -191,6 +210,31 @@ class LiveSource:
                 pause_s = min(2 * pause_s, self._section.reconnect_max_s)
                 self._why = f"{error.where}: {error.what} ({error.got}); next attempt in {pause_s:g} s"
         return None
+
+
+class VideoLink:
+    """An open capture of a stream or device. Implements Link."""
+
+    def __init__(self, capture: Capture, section: VideoCamera) -> None:
+        self._capture, self._device = capture, is_device(section.path)
+        self._stamps = Stamps(section.rate_fps)
+
+    def next(self) -> Arrival | None:
+        """See Link."""
+        if not self._capture.grab():
+            return None
+        t_mono_us, step = self._captured_at(), self._stamps.step(self._capture.position_ms)
+        return Arrival(self._capture.take(), step, t_mono_us)
+
+    def release(self) -> None:
+        """See Link."""
+        self._capture.release()
+
+    def _captured_at(self) -> int:
+        """V4L2 stamps frames on the monotonic clock when they are exposed; others count from their arrival."""
+        now_us = monotonic_us()
+        stamp_us = round(self._capture.position_ms * 1000)
+        return stamp_us if self._device and 0 <= now_us - stamp_us <= OLDEST_STAMP_US else now_us
 
 
 class Stamps:
@@ -264,7 +308,7 @@ def equal(one: Pixels, two: Pixels) -> bool:
     return cv2.norm(one[::16], two[::16], cv2.NORM_INF) == 0 and cv2.norm(one, two, cv2.NORM_INF) == 0
 
 
-def silence_ms(section: VideoCamera) -> int:
+def silence_ms(section: VideoCamera | GigeCamera) -> int:
     """After how long without a frame a live source counts as lost."""
     if section.timeout_ms is not None:
         return section.timeout_ms

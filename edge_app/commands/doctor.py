@@ -1,6 +1,8 @@
 """Look at this machine as a node would: libraries, NPU, permissions, thermal zones; and what to do about each finding.
 
-`--pipeline FILE --allow-npu` takes away the note that keeps the NPU out of a pipeline since a run that never returned.
+`--pipeline FILE --record` loads, proves and times every plan of its model here, and notes that in the model's table
+(`edge_app model show`). `--pipeline FILE --allow-npu` takes away the note that keeps the NPU out of a pipeline since a
+run that never returned.
 
 Exit code 0: nothing is broken (notes and warnings may be there). 1: something is; see the lines marked `fail`.
 """
@@ -55,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-npu", action="store_true", help="let the pipeline's next start use the NPU, though a run hung on it"
     )
+    parser.add_argument(
+        "--record", action="store_true", help="try the pipeline's plans here, and note it in the model's manifest"
+    )
     parser.add_argument("--explain", metavar="TEXT", help="only tell what a QNN error (text or number) means")
     add_json_argument(parser)
 
@@ -85,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         *zone_findings(zones, {group: rule.required for group, rule in rules.items()}, watched),
         *cooling_findings(cooling_devices(args.sysfs_root), on_npu),
     ]
+    findings += record_findings(pipeline, findings, args.record)
     ok = not any(finding.grade is Grade.FAIL for finding in findings)
     if args.json:
         print_json(
@@ -111,6 +117,18 @@ def note_findings(pipeline: Pipeline | None, args: argparse.Namespace) -> list[F
     file = note_file(pipeline, recipe_name(args.pipeline))
     removed = args.allow_npu and remove_note(file)
     return npu_out_findings(standing_note(file), file, removed, args.allow_npu)
+
+
+def record_findings(pipeline: Pipeline | None, findings: list[Finding], record: bool) -> list[Finding]:
+    """What `--record` noted. Raises ConfigError: of which model?"""
+    if not record:
+        return []
+    if pipeline is None:
+        raise ConfigError("of which model?", where="--record", wanted="--pipeline FILE too")
+    from edge_app.commands.doctor_record import record_plans
+
+    libraries = (f"{name} {release}" for name, release in installed_libraries().items() if release is not None)
+    return record_plans(pipeline, findings, ", ".join(libraries))
 
 
 def ask_provider() -> tuple[bool, list[str] | None, str | None]:

@@ -116,6 +116,45 @@ class VideoCamera(CameraSection):
         return self
 
 
+class GigeCamera(CameraSection):
+    """A GigE Vision camera, through Aravis (gir1.2-aravis-0.8 and python3-gi of the system)."""
+
+    type: Literal["gige"]
+    path: str = Field(
+        min_length=1, title="Camera", description="Its address, its name, or Aravis's id; `arv-tool-0.8` lists them."
+    )
+    pixel_format: PixelFormat = Field(
+        PixelFormat.BAYER_RG8, title="Pixel format", description="Asked of the camera, and taken as it comes; not NV12."
+    )
+    features: dict[str, bool | int | float | str] = Field(
+        default_factory=dict,
+        title="Features",
+        description="GenICam features, set in this order at each connection, e.g. Width, ExposureTime, TriggerMode: On;"
+        " `arv-tool-0.8 control` tells what there is.",
+    )
+    stale_after: int = Field(
+        5, ge=1, title="Stale after", description="So many equal pictures in a row count as stale."
+    )
+    timeout_ms: int | None = Field(
+        None,
+        ge=50,
+        title="Time-out",
+        description="No frame for this long is CAMERA_LOST; null: two periods of rate_fps, else 2000. Where parts"
+        " trigger the camera: the longest pause of the line.",
+    )
+    reconnect_max_s: float = Field(
+        10.0, gt=0, title="Longest back-off", description="The pause between attempts to connect doubles up to this."
+    )
+
+    @model_validator(mode="after")
+    def _gige_has_it(self) -> GigeCamera:
+        if self.pixel_format is PixelFormat.NV12:
+            raise ValueError("pixel_format: GigE Vision cameras have no NV12; see `arv-tool-0.8` for what yours has")
+        if self.row_align_bytes != 1:
+            raise ValueError("row_align_bytes: pictures of a GigE Vision camera are taken as they come: remove it")
+        return self
+
+
 class SyntheticCamera(CameraSection):
     """A printed-circuit-board line drawn by seed: the true verdict of every frame is known."""
 
@@ -146,4 +185,6 @@ class MirrorCamera(CameraSection):
     height: int = Field(480, ge=48, le=4096, title="Height", description="px")
 
 
-Camera = Annotated[FolderCamera | VideoCamera | SyntheticCamera | MirrorCamera, Field(discriminator="type")]
+Camera = Annotated[
+    FolderCamera | VideoCamera | SyntheticCamera | MirrorCamera | GigeCamera, Field(discriminator="type")
+]

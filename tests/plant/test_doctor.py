@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import platform
+import shutil
 import subprocess
 import sys
+from importlib import metadata
 
 from sysfs import SysfsTree
+
+from edge_app.config.load import load_manifest
 
 
 def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -59,3 +64,28 @@ def test_one_error_is_explained() -> None:
     as_json = json.loads(doctor("--explain", "Error code: 5005", "--json").stdout)
     assert (as_json["code"], as_json["name"]) == (5005, "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY")
     assert doctor("--explain", "12345").returncode == 1
+
+
+def test_what_was_seen_is_noted_in_the_models_table(tmp_path, toy_model) -> None:
+    model = tmp_path / "toy"
+    shutil.copytree(toy_model, model)
+    pipeline = tmp_path / "p.yaml"
+    pipeline.write_text(
+        "camera: {type: synthetic}\nmodel: {path: toy}\nruntime: {provider: cpu}\nlimits: {pacing: offline}\n"
+    )
+    done = doctor("--pipeline", pipeline, "--record", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = [f for f in json.loads(done.stdout)["findings"] if f["check"] == "record"]
+    assert found["grade"] == "ok"
+    (record,) = load_manifest(model).boards
+    assert (record.plan, record.soc, record.loads) == ("cpu", "none", True)
+    assert platform.machine() in record.board
+    assert record.latency_ms is not None
+    assert record.latency_ms > 0
+    assert f"onnxruntime {metadata.version('onnxruntime')}" in record.versions
+
+
+def test_a_record_of_no_model_is_refused() -> None:
+    done = doctor("--record")
+    assert done.returncode == 2
+    assert "--pipeline FILE too" in done.stderr

@@ -40,7 +40,7 @@ def _answered(handler: Callable[[Request], Mapping[str, Any]], request: Request)
 
 def _announced(updates: Updates, args: Mapping[str, Any]) -> Mapping[str, Any]:
     version, stored = updates.announce(args["name"], args["sums"], args["bytes"])
-    return {"version": version, "stored": stored}
+    return {"version": version, "stored": stored, "recipes": updates.revisions(version) if stored else {}}
 
 
 def _part(updates: Updates, args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -53,9 +53,9 @@ def _part(updates: Updates, args: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _staged(updates: Updates, version: str) -> Mapping[str, Any]:
-    manifest = updates.staging.finish(version)
+    updates.staging.finish(version)
     forgotten = updates.store.forget_old({version, *updates.in_use()})
-    return {"version": version, "plans": [plan.plan for plan in manifest.plans], "removed": forgotten}
+    return {"version": version, "recipes": updates.revisions(version), "removed": forgotten}
 
 
 def _begun(progress: Progress) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_app.config.load import load_manifest
-from edge_app.config.manifest import Artifact, Manifest
+from edge_app.config.manifest import Artifact
 from edge_app.errors import ModelError
 from edge_app.model import check_digest
 from edge_app.store import INCOMING, SUMS_FILE, ModelStore, bound_files, files_of, read_sums, sync, version_of
@@ -86,7 +86,7 @@ class Staging:
             raise self._unwritable(error) from error
         self._received += max(more, 0)
 
-    def finish(self, version: str) -> Manifest:
+    def finish(self, version: str) -> None:
         """All parts are there: checks everything, and only then gives the version its name in the store.
 
         Raises:
@@ -94,15 +94,14 @@ class Staging:
         """
         incoming = self._of(version)
         try:
-            manifest = self._checked(incoming)
+            self._refuse_unsound(incoming)
             self._keep(incoming)
         except BaseException:
             self._drop()
             raise
         self._incoming = None
-        return manifest
 
-    def _checked(self, incoming: Incoming) -> Manifest:
+    def _refuse_unsound(self, incoming: Incoming) -> None:
         digests = read_sums(incoming.sums)
         for file, sha256 in digests.items():
             check_digest(self._folder, Artifact(file=file, sha256=sha256))
@@ -120,7 +119,6 @@ class Staging:
             if file not in digests:
                 raise ModelError("a file of the model was not pushed", wanted=file)
         self._check(self._folder)
-        return manifest
 
     def _keep(self, incoming: Incoming) -> None:
         try:

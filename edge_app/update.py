@@ -39,6 +39,7 @@ from edge_app.model import ModelCard, resolve
 from edge_app.placed import Placed, place_model
 from edge_app.plans import StartAlarm
 from edge_app.probation import Probation
+from edge_app.recipes import Recipes
 from edge_app.results import ModelIdentity, Outlet
 from edge_app.staging import Staging
 from edge_app.store import ModelStore, store_of
@@ -328,6 +329,14 @@ class Updates:
         card = resolve(model_in(folder, node.pipeline.model), node.pipeline.preprocess)
         refuse_other_shape(node.running.card, card)
         refuse_without_canary(card)
+
+    def revisions(self, version: str) -> dict[str, str]:
+        """By recipe, the revision that results will have with a stored version: for controllers, before it comes in."""
+        node = self._node
+        model = model_in(self.store.folder / version, node.pipeline.model)
+        card = resolve(model, node.pipeline.preprocess)
+        recipes = Recipes(node.pipeline.model_copy(update={"model": model}), node.name, card)
+        return {one.name: one.rev for one in (recipes.own, *recipes.others.values())}
 
     def in_use(self) -> set[str]:
         """Versions that are not to be removed, whatever the store says."""

@@ -40,14 +40,14 @@ def run_push(args: argparse.Namespace) -> int:
     with connected(args) as line:
         told = ask(line, "stage_model", ANSWER_S, name=manifest.name, sums=sums, bytes=size)
         version = str(told["version"])
-        done: Mapping[str, Any] = {}
+        done = told
         if not told["stored"]:
             send_files(line, folder, version, list(digests), size)
             done = ask(line, "stage_done", CHECK_S, version=version)
     document = {
         "version": version, "files": len(digests), "bytes": size, "already_stored": bool(told["stored"]),
         "plans": plans_sent(manifest, digests), "not_made": plans_not_made(manifest, digests),
-        "removed": list(done.get("removed", [])),
+        "recipes": [f"{name} {rev}" for name, rev in done["recipes"].items()], "removed": list(done.get("removed", [])),
     }  # fmt: skip
     if args.json:
         print_json(document)

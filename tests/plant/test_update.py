@@ -238,7 +238,9 @@ def assert_each_part_once_and_right(books: Books) -> None:
 def test_push_activate_and_rollback_lose_and_double_nothing(
     plant: Plant, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    second = pushed(plant, capsys, make_model(tmp_path / "v2", "2", seed=1, score=0.6))
+    assert plant.model("push", str(make_model(tmp_path / "v2", "2", seed=1, score=0.6))) == 0
+    document = json.loads(capsys.readouterr().out)
+    second, (recipe,) = document["version"], document["recipes"]
     third = pushed(plant, capsys, make_model(tmp_path / "v3", "3", seed=2))
     assert plant.told()["stored"] == [third, second]
     assert pushed(plant, capsys, tmp_path / "v2") == second, "the same content is the same version"
@@ -261,6 +263,7 @@ def test_push_activate_and_rollback_lose_and_double_nothing(
     ]  # fmt: skip
     of_second = next(one for one in books.results if model_of(one) == second)
     assert before.recipe_rev != of_second.recipe_rev, "the operating scores came along"
+    assert recipe == f"line {of_second.recipe_rev}", "as it was told before"
     assert_each_part_once_and_right(books)
 
 

@@ -1,16 +1,18 @@
-"""Train the garment classifier on a CPU: EfficientNet-Lite0 from its ImageNet weights, or a small ResNet from scratch.
+"""Train the garment classifier on a CPU: EfficientNet-Lite2 from its ImageNet weights, or a small ResNet from scratch.
 
-    python models/training/garment.py --data DIR --out RUN --hours 0.5
-    python models/training/garment.py --data DIR --out RUN2 --hours 4 --network resnet --teacher RUN/best.pt
+    python models/training/garment.py --data DIR --out RUN --views VIEWS.pt --hours 0.5
+    python models/training/garment.py --data DIR --out RUN2 --views VIEWS.pt --hours 4 --network resnet \\
+        --teacher RUN/best.pt
 
 Every epoch leaves RUN/last.pt behind; the same command goes on from there, so a run may be cut at any time. The
 learning rate follows the time that was trained, so that it is at its end when the hours are over, however busy the
 machine was. RUN/best.pt is the epoch with the best accuracy on the val list (equal: the lower loss); the test list is
 not read here.
 
-What is trained is in float32 with bfloat16 arithmetic (twice as fast on a CPU with AVX512-BF16). What is kept is a
-moving average of the weights. Batch statistics of the ImageNet network stay as they were: a batch of 32 garments
-says less about them than ImageNet did.
+Both networks train on the same augmented views, which are made once (VIEWS.pt). They are smaller than the network's
+input later: crops show garments larger than whole pictures do (Touvron et al. 2019, Fixing the train-test resolution
+discrepancy). What is kept is a moving average of the weights. The last layer of EfficientNet begins as the best linear
+one on its ImageNet features.
 """
 
 from __future__ import annotations
@@ -19,20 +21,22 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from garment_data import Garments, read_labels
-from garment_networks import efficientnet_lite0, freeze_statistics, layer_groups, small_resnet
+from garment_networks import INPUT_PX, EfficientNetLite2, Fast, Hints, Tail, layer_groups, network_named
+from garment_views import PX, Batch, Views
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
-from torchvision.transforms import v2
 
 SMOOTHING = 0.1
-DISTILL_TEMPERATURE, DISTILL_SHARE = 3.0, 0.8
+LINEAR_DECAY = 0.05
+DISTILL_TEMPERATURE, DISTILL_SHARE, HINTS_SHARE = 2.0, 0.8, 1.0
 
 
 @dataclass(frozen=True)
@@ -47,17 +51,15 @@ class Recipe:
     """Share of batches that are mixed (mixup or cutmix)."""
     average: float
     """Moving average of the weights: what is kept of it at each step."""
+    sizes: tuple[tuple[float, int], ...] = ((0.0, PX),)
+    """Sizes of training pictures, px, each with the share of the time after which it begins."""
 
 
 RECIPES = {
-    "efficientnet": Recipe(lr=1e-3, depth_decay=0.7, weight_decay=0.02, mix=0.3, average=0.99),
-    "resnet": Recipe(lr=3e-3, depth_decay=1.0, weight_decay=0.05, mix=0.8, average=0.998),
+    "efficientnet": Recipe(lr=4e-4, depth_decay=0.8, weight_decay=0.02, mix=0.3, average=0.99),
+    "resnet": Recipe(lr=2e-3, depth_decay=1.0, weight_decay=0.05, mix=0.3, average=0.995,
+                     sizes=((0.0, 112), (0.35, 128), (0.8, 160))),
 }
-
-
-def network_named(kind: str, classes: int) -> nn.Module:
-    """A network before its training here."""
-    return efficientnet_lite0(classes) if kind == "efficientnet" else small_resnet(classes)
 
 
 class Run:
@@ -69,16 +71,17 @@ class Run:
         self.model = network_named(args.network, len(self.labels)).to(memory_format=torch.channels_last)
         self.average = network_named(args.network, len(self.labels)).to(memory_format=torch.channels_last)
         self.average.load_state_dict(self.model.state_dict())
+        imagenet = EfficientNetLite2(len(self.labels))
+        train = Garments(args.data, "train", px=PX, augment=True, limit=args.limit)
+        self.views = Views.made(args.views, Fast(imagenet.frozen, args.threads), train, len(self.labels))
+        self.steps_per_epoch = len(train) // args.batch
+        self.hints: nn.Module = nn.Identity()
+        if args.teacher:
+            teacher = load_network(args.teacher)[0]
+            self.hints = Hints(teacher)
+            self.views.keep_answers(Fast(Tail(teacher), args.threads, teacher.middle_shape))
         self.optimizer = torch.optim.AdamW(self._groups(), weight_decay=self.recipe.weight_decay)
-        self.teacher = load_network(args.teacher)[0] if args.teacher else None
-        self.train = Garments(args.data, "train", augment=True, limit=args.limit)
-        self.val = Garments(args.data, "val", augment=False, limit=args.limit)
-        self.loader = DataLoader(
-            self.train, args.batch, shuffle=True, drop_last=True, num_workers=1, persistent_workers=True,
-            worker_init_fn=lambda _: torch.set_num_threads(1),
-        )  # fmt: skip
-        self.mixes = v2.RandomChoice([v2.MixUp(alpha=0.2, num_classes=len(self.labels)),
-                                      v2.CutMix(alpha=1.0, num_classes=len(self.labels))])  # fmt: skip
+        self.val = Garments(args.data, "val", px=INPUT_PX[args.network], augment=False, limit=args.limit)
         self.epoch = self.step = 0
         self.trained_s = 0.0
         self.best: dict[str, float] = {"accuracy": 0.0, "loss": math.inf}
@@ -89,7 +92,7 @@ class Run:
         groups: list[dict[str, Any]] = []
         for parameter in self.model.parameters():
             parameter.requires_grad_(False)
-        for depth, layers in enumerate(layer_groups(self.model)):
+        for depth, layers in enumerate([*layer_groups(self.model), [self.hints]]):
             scale = self.recipe.depth_decay**depth
             parameters = [p.requires_grad_() for layer in layers for p in layer.parameters()]
             groups.append({"params": [p for p in parameters if p.ndim > 1], "scale": scale})
@@ -100,19 +103,30 @@ class Run:
         """Goes on from RUN/last.pt, if there is one."""
         file = self.args.out / "last.pt"
         if not file.exists():
+            self._begin()
             return
         saved = torch.load(file, weights_only=True)
         if saved["network"] != self.args.network:
             raise SystemExit(f"{file} is a {saved['network']}: wanted {self.args.network}; take another --out")
-        for name in ("model", "average", "optimizer"):
+        for name in ("model", "average", "hints", "optimizer"):
             getattr(self, name).load_state_dict(saved[name])
         for name in ("epoch", "step", "trained_s", "best", "history"):
             setattr(self, name, saved[name])
         print(f"going on after epoch {self.epoch}, {self.trained_s / 60:.1f} min trained", flush=True)
 
+    def _begin(self) -> None:
+        """The last layer becomes the linear one that fits the frozen features best."""
+        if not isinstance(self.model, EfficientNetLite2):
+            return
+        features = self.views.ask(Fast(Tail(self.model), self.args.threads, self.model.middle_shape))[0]
+        layer = best_linear(features, self.views.targets, len(self.labels))
+        for network in (self.model, self.average):
+            network.head[-1].load_state_dict(layer)
+        print(f"linear layer on frozen features: {measure(self.average, self.val)} on val", flush=True)
+
     def save(self) -> None:
         """Writes RUN/last.pt whole or not at all."""
-        saved = {name: getattr(self, name).state_dict() for name in ("model", "average", "optimizer")}
+        saved = {name: getattr(self, name).state_dict() for name in ("model", "average", "hints", "optimizer")}
         saved |= {name: getattr(self, name) for name in ("epoch", "step", "trained_s", "best", "history")}
         _write(self.args.out / "last.pt", saved | self._kind())
 
@@ -137,22 +151,27 @@ class Run:
             told |= {f"val_{key}": round(value, 4) for key, value in measured.items()}
             print(json.dumps(told | {"best": round(self.best["accuracy"], 4)}), flush=True)
 
+    def _batches(self) -> Iterator[Batch]:
+        """Of one epoch; the size of its pictures goes with the time that was trained."""
+        progress = self.trained_s / (self.args.hours * 3600)
+        px = [px for begins, px in self.recipe.sizes if begins <= progress][-1]
+        for _ in range(self.steps_per_epoch):
+            batch = self.views.drawn(self.args.batch, self.recipe.mix)
+            if px == PX:
+                yield batch
+            else:
+                small = functional.interpolate(batch.pictures, (px, px), mode="bilinear", antialias=True)
+                yield batch._replace(pictures=small)
+
     def _train_epoch(self) -> float:
         self.model.train()
-        if self.args.network == "efficientnet":
-            freeze_statistics(self.model)
         losses, before_s, started = [], self.trained_s, time.monotonic()
-        for pictures, targets in self.loader:
+        for batch in self._batches():
             self.trained_s = before_s + time.monotonic() - started
             if self.trained_s >= self.args.hours * 3600:
                 break
             self._set_rates(self.trained_s / (self.args.hours * 3600))
-            mixed, wanted = (
-                self.mixes(pictures, targets)
-                if torch.rand(()) < self.recipe.mix
-                else (pictures, functional.one_hot(targets, len(self.labels)).float())
-            )
-            loss = self._loss(mixed.contiguous(memory_format=torch.channels_last), wanted)
+            loss = self._loss(batch)
             self.optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
@@ -169,19 +188,21 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.lr * group["scale"] * max(factor, 1e-3)
 
-    def _loss(self, pictures: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = self.model(pictures)
-        loss = functional.cross_entropy(logits.float(), wanted, label_smoothing=SMOOTHING)
-        if self.teacher is None:
-            return loss
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            taught = self.teacher(pictures).float() / DISTILL_TEMPERATURE
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        if isinstance(self.model, EfficientNetLite2):
+            logits = self.model.trained(batch.middle.contiguous(memory_format=torch.channels_last))
+            return functional.cross_entropy(logits, batch.wanted, label_smoothing=SMOOTHING)
+        student = self.model.told(batch.pictures.contiguous(memory_format=torch.channels_last))
+        if batch.taught is None:
+            return functional.cross_entropy(student.logits, batch.wanted, label_smoothing=SMOOTHING)
         distance = functional.kl_div(
-            functional.log_softmax(logits.float() / DISTILL_TEMPERATURE, 1),
-            functional.log_softmax(taught, 1), reduction="batchmean", log_target=True,
+            functional.log_softmax(student.logits / DISTILL_TEMPERATURE, 1),
+            functional.log_softmax(batch.taught.logits / DISTILL_TEMPERATURE, 1), reduction="batchmean",
+            log_target=True,
         )  # fmt: skip
-        return (1 - DISTILL_SHARE) * loss + DISTILL_SHARE * DISTILL_TEMPERATURE**2 * distance
+        plain = functional.cross_entropy(student.logits, batch.wanted)
+        answers = (1 - DISTILL_SHARE) * plain + DISTILL_SHARE * DISTILL_TEMPERATURE**2 * distance
+        return answers + HINTS_SHARE * self.hints(student, batch.taught)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -196,14 +217,28 @@ class Run:
 
 
 @torch.no_grad()
-def logits_of(model: nn.Module, pictures: Garments, *, half: bool = True) -> torch.Tensor:
-    """[N, C] of all pictures, in their order; in bfloat16 (half) while training, in float32 when it counts."""
-    model.eval()
-    found = []
-    for batch, _ in DataLoader(pictures, 64):
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            found.append(model(batch.contiguous(memory_format=torch.channels_last)).float())
-    return torch.cat(found)
+def logits_of(model: nn.Module, pictures: Garments, threads: int = 2) -> torch.Tensor:
+    """[N, C] of all pictures, in their order."""
+    network = Fast(model, threads)
+    return torch.cat([network(batch)[0] for batch, _ in DataLoader(pictures, 32)])
+
+
+def best_linear(features: torch.Tensor, targets: torch.Tensor, classes: int) -> dict[str, torch.Tensor]:
+    """Weight and bias of the regularised linear layer with the lowest loss."""
+    mean, deviation = features.mean(0), features.std(0) + 1e-5
+    scaled = (features - mean) / deviation
+    weight, bias = torch.zeros(classes, scaled.shape[1], requires_grad=True), torch.zeros(classes, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        found = functional.cross_entropy(scaled @ weight.T + bias, targets) + LINEAR_DECAY / 2 * weight.square().sum()
+        found.backward()
+        return found
+
+    optimizer.step(loss)
+    weight, bias = weight.detach() / deviation, bias.detach()
+    return {"weight": weight, "bias": bias - weight @ mean}
 
 
 def measure(model: nn.Module, pictures: Garments) -> dict[str, float]:
@@ -236,6 +271,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of this run")
     parser.add_argument("--network", choices=sorted(RECIPES), default="efficientnet")
     parser.add_argument("--teacher", type=Path, help="best.pt of a trained network to learn from as well")
+    parser.add_argument("--views", type=Path, required=True, help="file of augmented views; made if it is not there")
     parser.add_argument("--hours", type=float, required=True, help="to train altogether, cut runs included")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)

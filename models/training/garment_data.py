@@ -13,7 +13,6 @@ from PIL import Image
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-INPUT_PX = 224
 MEAN, STD = 127 / 255, 128 / 255
 """As EfficientNet-Lite was trained: (pixel - 127) / 128. A quantised input is then the pixel itself."""
 ZOOM_OUT = 0.25
@@ -26,9 +25,9 @@ def read_labels(data: Path) -> tuple[str, ...]:
 
 
 class Garments(Dataset):  # type: ignore[type-arg]
-    """One split; an item is a float picture [3, 224, 224], normalised, and the index of its label."""
+    """One split; an item is a float picture [3, PX, PX], normalised, and the index of its label."""
 
-    def __init__(self, data: Path, split: str, *, augment: bool, limit: int | None = None) -> None:
+    def __init__(self, data: Path, split: str, *, px: int, augment: bool, limit: int | None = None) -> None:
         """Decodes all pictures of the list, or the first `limit` of a list in a fixed random order."""
         names = (data / f"{split}.txt").read_text().split()
         if limit is not None:
@@ -37,7 +36,7 @@ class Garments(Dataset):  # type: ignore[type-arg]
         labels = read_labels(data)
         self.targets = [labels.index(name.split("/")[1]) for name in names]
         self.pictures = [_decoded(data / name) for name in names]
-        self.transform = augmented() if augment else whole()
+        self.transform = augmented(px) if augment else whole(px)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -52,19 +51,19 @@ def _decoded(file: Path) -> torch.Tensor:
         return v2.functional.pil_to_tensor(picture.convert("RGB"))
 
 
-def whole() -> v2.Compose:
+def whole(px: int) -> v2.Compose:
     """The product's own way: all of the picture, stretched, antialiased (`fit: stretch`, `method: antialias`)."""
-    return v2.Compose([v2.Resize((INPUT_PX, INPUT_PX), antialias=True), *normalised()])
+    return v2.Compose([v2.Resize((px, px), antialias=True), *normalised()])
 
 
-def augmented() -> v2.Compose:
+def augmented(px: int) -> v2.Compose:
     """Crops and stretches, mirror images, light, colour, turns, and covered parts."""
     return v2.Compose(
         [
             v2.RandomApply([v2.RandomZoomOut(fill=127, side_range=(1.1, 2.0), p=1.0)], p=ZOOM_OUT),
-            v2.RandomResizedCrop((INPUT_PX, INPUT_PX), scale=(0.35, 1.0), ratio=(0.6, 1.4), antialias=True),
+            v2.RandomResizedCrop((px, px), scale=(0.4, 1.0), ratio=(0.6, 1.4), antialias=True),
             v2.RandomHorizontalFlip(),
-            v2.TrivialAugmentWide(fill=127),
+            v2.RandomApply([v2.TrivialAugmentWide(fill=127)], p=0.5),
             v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3, hue=0.03),
             *normalised(),
             v2.RandomErasing(p=0.3, scale=(0.02, 0.2)),

@@ -2,7 +2,7 @@
 
     python models/training/garment_export.py --run RUN --data DIR --out OUT
 
-Writes OUT/model.onnx (opset 17, one picture [1, 3, 224, 224], RGB, (pixel - 127) / 128; output: logits [1, C]) and
+Writes OUT/model.onnx (opset 17, one picture [1, 3, PX, PX], RGB, (pixel - 127) / 128; output: logits [1, C]) and
 OUT/report.json with what was measured. The temperature is chosen on val and divided into the last layer, so that the
 softmax of the outputs is a probability that means what it says; the labels stand in the file's metadata.
 """
@@ -19,7 +19,8 @@ import onnx
 import onnxslim
 import torch
 from garment import load_network, logits_of
-from garment_data import INPUT_PX, Garments
+from garment_data import Garments
+from garment_networks import INPUT_PX
 from torch import nn
 from torch.nn import functional
 
@@ -81,10 +82,10 @@ def divide_last_layer(model: nn.Module, temperature: float) -> None:
         last.bias.div_(temperature)
 
 
-def export(model: nn.Module, labels: list[str], file: Path) -> None:
+def export(model: nn.Module, labels: list[str], px: int, file: Path) -> None:
     """Writes the ONNX file: norms folded into convolutions, padding too (the HTP would copy for it)."""
     model = model.to(memory_format=torch.contiguous_format)
-    picture = torch.zeros(1, 3, INPUT_PX, INPUT_PX)
+    picture = torch.zeros(1, 3, px, px)
     torch.onnx.export(
         model, (picture,), file, input_names=["image"], output_names=["logits"], opset_version=OPSET, dynamo=False
     )
@@ -105,15 +106,15 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="so many pictures of each list only, to try it out")
     args = parser.parse_args()
     model, saved = load_network(args.run / "best.pt")
-    labels = saved["labels"]
+    labels, px = saved["labels"], INPUT_PX[saved["network"]]
     found = {}
     for split in ("val", "test"):
-        pictures = Garments(args.data, split, augment=False, limit=args.limit)
-        found[split] = logits_of(model, pictures, half=False), torch.tensor(pictures.targets)
+        pictures = Garments(args.data, split, px=px, augment=False, limit=args.limit)
+        found[split] = logits_of(model, pictures), torch.tensor(pictures.targets)
     temperature = best_temperature(*found["val"])
     divide_last_layer(model, temperature)
     args.out.mkdir(parents=True, exist_ok=True)
-    export(model, labels, args.out / "model.onnx")
+    export(model, labels, px, args.out / "model.onnx")
     measured: dict[str, Any] = {"network": saved["network"], "epoch": saved["epoch"], "temperature": temperature}
     measured["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     for split, (logits, targets) in found.items():

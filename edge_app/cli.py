@@ -27,6 +27,7 @@ COMMANDS = {
     "profile": "run a pipeline and show where its time goes; --trace writes a Chrome trace",
     "doctor": "look at this board: NPU, thermal zones, libraries, permissions",
     "bench": "measure this machine: kernels, host, wire, start, model, beside their peers",
+    "soak": "run a pipeline with everything going wrong around it; memory, handles, lost results",
     "journal": "export, verify or count the journal of results",
     "keys": "make and check CURVE keys for the wire",
     "controller-sim": "a line controller that speaks the real bus, and misbehaves on demand",

@@ -1,0 +1,281 @@
+"""Run a pipeline for a while with everything going wrong around it, and say what that did to it.
+
+The line runs as a process of its own, on pictures of the built-in line, with ports, journal and thermal zones made for
+the soak. One after the other: pictures cut in the middle, a subscriber that stops reading, a board that heats up and
+cools, a journal's disk that is full (as root), SIGHUP, and steps of the clock (where libfaketime is installed). A
+client counts what it gets. Exit code 1: a result was lost, the line died, or it holds more and more memory or handles.
+
+examples:
+  edge_app soak --pipeline pipelines/defect.yaml --minutes 20
+  edge_app soak --pipeline pipelines/defect.yaml --minutes 0.5 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edge_app.bench.memory import resident_mb
+from edge_app.bench.ports import free_port
+from edge_app.bench.start import write_picture
+from edge_app.client import Line
+from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.errors import ExitCode, RuntimeFault
+
+START_S, END_S = 300.0, 60.0
+PAUSE_S, TROUBLE_S = 1.0, 3.0
+"""Between two troubles, and how long one lasts."""
+SAMPLE_S = 1.0
+MOST_SLOPE_MB = 1.0
+"""A minute, over the second half of a run; judged from LONG_S on: before, caches still fill."""
+MOST_HANDLES = 8
+LONG_S = 600.0
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+ZONES = {"nspss0-thermal": (41.0, 97.0), "cpu0-thermal": (43.0, 50.0), "msm-skin-thermal": (36.0, 40.0)}
+"""Type of a thermal zone: usual and hot, degrees."""
+DISK_MIB = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--pipeline", metavar="FILE", type=Path, required=True, help="its camera becomes pictures")
+    parser.add_argument("--minutes", metavar="N", type=float, default=2.0, help="how long (default 2)")
+    parser.add_argument("--rate", metavar="FPS", type=float, default=5.0, help="pictures a second (default 5)")
+    parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="as ever")
+    add_json_argument(parser)
+
+
+@dataclass
+class Soak:
+    """One run: where its files lie, the process, and what was seen."""
+
+    folder: Path
+    publish: str = field(default_factory=lambda: f"tcp://127.0.0.1:{free_port()}")
+    commands: str = field(default_factory=lambda: f"tcp://127.0.0.1:{free_port()}")
+    process: subprocess.Popen[bytes] | None = None
+    samples: list[tuple[float, float, int, int]] = field(default_factory=list)
+    """Seconds, resident MB, open handles, threads."""
+    troubles: dict[str, int] = field(default_factory=dict)
+    verdicts: dict[str, int] = field(default_factory=dict)
+    hot: bool = False
+    got: int = 0
+    lost: int = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the line."""
+        if self.process is None or self.process.poll() is not None:
+            raise RuntimeFault("the line ended during the soak", got=self.log()[-2000:], remedy="see its log above")
+        return self.process.pid
+
+    def log(self) -> str:
+        """The line's log so far."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def show_heat(self) -> None:
+        """Writes all zones, a little different each time: one that stands still counts as frozen."""
+        for number, (kind, temps_c) in enumerate(ZONES.items()):
+            zone = self.folder / "sys" / "class" / "thermal" / f"thermal_zone{number}"
+            zone.mkdir(parents=True, exist_ok=True)
+            wobble_mc = 100 * (len(self.samples) % 3)
+            texts = {"type": kind, "temp": str(round(1000 * temps_c[self.hot]) + wobble_mc)}
+            texts |= {"trip_point_0_type": "hot", "trip_point_0_temp": "95000"}
+            for name, text in texts.items():
+                part = zone / f".{name}"
+                part.write_text(f"{text}\n")
+                part.replace(zone / name)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs, reports; CHECK_FAILED if a gate did not hold."""
+    with tempfile.TemporaryDirectory(prefix="edge_app-soak-") as name, ExitStack() as ends:
+        soak = Soak(Path(name))
+        on_disk = ends.enter_context(small_disk(soak.folder / "state"))
+        with people().status(f"soaking {args.pipeline} for {args.minutes:g} min"):
+            code, summary = soaked(soak, args, on_disk)
+    document = report(soak, code, summary)
+    if args.json:
+        print_json(document)
+    else:
+        rows = [(key, value) for key, value in document.items() if key not in ("ok", "failed")]
+        print_table(f"Soak of {args.pipeline}", ("", ""), rows)
+        people().print("[green]ok[/green]" if document["ok"] else f"[red]failed[/red]: {'; '.join(document['failed'])}")
+    return int(ExitCode.OK if document["ok"] else ExitCode.CHECK_FAILED)
+
+
+def soaked(soak: Soak, args: argparse.Namespace, on_disk: bool) -> tuple[int, Mapping[str, Any]]:
+    """From start to clean stop: the line's exit code and summary."""
+    pictures = soak.folder / "pictures"
+    pictures.mkdir()
+    write_picture(pictures)
+    soak.show_heat()
+    with (soak.folder / "log").open("wb") as log, (soak.folder / "summary").open("w+b") as out:
+        soak.process = subprocess.Popen(command(soak, args), stdout=out, stderr=log, env=environment(soak))
+        try:
+            with Line(soak.publish, soak.commands) as client:
+                until(lambda: client.next(1.0) is not None or soak.pid < 0, START_S, "no result came")
+                end_s = time.monotonic() + 60 * args.minutes
+                troubles = chaos(soak, on_disk)
+                while time.monotonic() < end_s:
+                    next(troubles)
+                    follow(soak, client, PAUSE_S)
+                follow(soak, client, 2 * PAUSE_S)
+        finally:
+            soak.process.send_signal(signal.SIGTERM)
+            code = soak.process.wait(END_S)
+        out.seek(0)
+        text = out.read()
+    return code, json.loads(text) if text else {}
+
+
+def command(soak: Soak, args: argparse.Namespace) -> list[str]:
+    """The line, with everything around it replaced."""
+    settings = (
+        "camera.type=folder", f"camera.path={soak.folder / 'pictures'}", "camera.loop=true",
+        f"camera.rate_fps={args.rate}", f"results.publish={soak.publish}", f"results.commands={soak.commands}",
+        f"results.journal.path={soak.folder / 'state' / 'results.db'}", "monitor.http=null",
+        f"scheduler.sysfs_root={soak.folder / 'sys'}", "runtime.timeout_ms=30000", *args.overrides,
+    )  # fmt: skip
+    words = [word for setting in settings for word in ("--set", setting)]
+    return [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(args.pipeline), "--json", *words]
+
+
+def environment(soak: Soak) -> dict[str, str]:
+    """With a clock that can be stepped, where there is one."""
+    if FAKETIME is None:
+        return dict(os.environ)
+    (soak.folder / "clock").write_text("+0\n")
+    clock = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(soak.folder / "clock")}
+    return {**os.environ, **clock, "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def chaos(soak: Soak, on_disk: bool) -> Iterator[None]:
+    """One trouble after the other, for ever; each is over, or left standing for the next turn, when this yields."""
+    picture = soak.folder / "pictures" / "part.png"
+    whole, filler = picture.read_bytes(), soak.folder / "state" / "filler"
+
+    def begun(name: str) -> None:
+        soak.troubles[name] = soak.troubles.get(name, 0) + 1
+
+    while True:
+        begun("picture cut")
+        picture.write_bytes(whole[: len(whole) // 2])
+        yield
+        picture.write_bytes(whole)
+        begun("subscriber stalls")
+        with Line(soak.publish, soak.commands):  # subscribed, and never read
+            yield
+        begun("heat")
+        soak.hot = True
+        yield
+        yield
+        soak.hot = False
+        if on_disk:
+            begun("disk full")
+            fill(filler)
+            yield
+            filler.unlink(missing_ok=True)
+        begun("SIGHUP")
+        os.kill(soak.pid, signal.SIGHUP)
+        yield
+        if FAKETIME is not None:
+            for step in ("+3600", "-3600", "+0"):
+                begun("clock step")
+                (soak.folder / "clock").write_text(f"{step}\n")
+                yield
+
+
+def follow(soak: Soak, client: Line, seconds: float) -> None:
+    """Counts what comes, and looks at the process now and then."""
+    end_s = time.monotonic() + seconds + TROUBLE_S
+    while (now_s := time.monotonic()) < end_s:
+        if not soak.samples or now_s - soak.samples[-1][0] >= SAMPLE_S:
+            soak.show_heat()
+            proc = Path(f"/proc/{soak.pid}")
+            threads = len(list((proc / "task").iterdir()))
+            soak.samples.append((now_s, resident_mb(soak.pid), len(list((proc / "fd").iterdir())), threads))
+        result = client.next(0.2)
+        if result is not None:
+            soak.got += 1
+            soak.lost += result.lost_before
+            reason = str(result.data["reason"])
+            soak.verdicts[reason] = soak.verdicts.get(reason, 0) + 1
+
+
+def fill(file: Path) -> None:
+    """Writes until the disk is full."""
+    with file.open("wb", buffering=0) as out:
+        try:
+            while out.write(bytes(1 << 16)):
+                pass
+        except OSError:
+            return
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """A folder on a disk of its own that can be filled; False: only root may mount one, it is a plain folder."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(folder)]
+    mounted = os.geteuid() == 0 and subprocess.run(mount, check=False, capture_output=True).returncode == 0
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
+    """Waits; raises RuntimeFault."""
+    end_s = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end_s:
+            raise RuntimeFault(what, got=f"nothing in {seconds:g} s")
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Least squares, per minute; 0 of fewer than two points."""
+    if len(points) < 2:
+        return 0.0
+    mean_x, mean_y = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    return 60 * sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+
+
+def report(soak: Soak, code: int, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The table and the document of `--json`."""
+    half = soak.samples[len(soak.samples) // 2 :]
+    memory_slope = slope([(at_s, mb) for at_s, mb, _, _ in half])
+    lasted_s = soak.samples[-1][0] - soak.samples[0][0] if soak.samples else 0.0
+    leaks = lasted_s >= LONG_S and memory_slope > MOST_SLOPE_MB
+    handles, threads = ([sample[column] for sample in half] for column in (2, 3))
+    grown = {name: seen[-1] - min(seen) for name, seen in (("handles", handles), ("threads", threads)) if seen}
+    lost = summary.get("lost")
+    failed = [
+        *([f"the line's exit code is {code}"] if code != 0 else []),
+        *([f"{lost} triggers without a result"] if lost != 0 else []),
+        *([f"{soak.lost} results did not reach the client"] if soak.lost else []),
+        *(["no part was inspected"] if not {"OK", "DEFECT", "MARGINAL"} & set(soak.verdicts) else []),
+        *([f"memory grows by {memory_slope:.2f} MB a minute"] if leaks else []),
+        *(f"{more} more {name} at the end" for name, more in grown.items() if more > MOST_HANDLES),
+    ]
+    return {
+        "ok": not failed, "failed": failed, "minutes": round(lasted_s / 60, 2),
+        "results": soak.got, "by reason": dict(sorted(soak.verdicts.items())),
+        "lost on the way": soak.lost, "triggers without a result": lost, "late": soak.verdicts.get("LATE", 0),
+        "resident MB": round(soak.samples[-1][1], 1) if soak.samples else None,
+        "memory slope, MB a minute": round(memory_slope, 3),
+        "handles": handles[-1] if handles else None, "threads": threads[-1] if threads else None,
+        "troubles": soak.troubles, "exit code": code,
+    }  # fmt: skip

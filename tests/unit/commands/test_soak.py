@@ -1,0 +1,58 @@
+"""What a soak makes of what it saw; the soak itself is a step of .ci/run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge_app.commands.soak import LONG_S, Soak, fill, report, slope
+
+
+def soak(growth_mb_a_minute: float = 0.0, seconds: int = 60, more_handles: int = 0) -> Soak:
+    """A run as it was seen, a sample each second."""
+    samples = [
+        (float(s), 100 + growth_mb_a_minute * s / 60, 20 + (more_handles if s == seconds else 0), 15)
+        for s in range(seconds + 1)
+    ]
+    return Soak(Path("."), "", "", samples=samples, got=10, verdicts={"OK": 9, "LATE": 1})
+
+
+def test_the_slope_of_a_line_is_its_slope() -> None:
+    assert slope([(0.0, 5.0), (30.0, 6.0), (60.0, 7.0)]) == pytest.approx(2.0)
+    assert slope([(0.0, 5.0)]) == 0.0
+
+
+def test_a_run_that_lost_nothing_holds() -> None:
+    document = report(soak(), 0, {"lost": 0})
+    assert (document["ok"], document["failed"], document["late"], document["minutes"]) == (True, [], 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "code", "summary", "failed"),
+    [
+        (soak(), 5, {"lost": 0}, "the line's exit code is 5"),
+        (soak(), 0, {"lost": 2}, "2 triggers without a result"),
+        (soak(), 0, {}, "None triggers without a result"),
+        (soak(more_handles=9), 0, {"lost": 0}, "9 more handles at the end"),
+        (soak(3.0, int(LONG_S)), 0, {"lost": 0}, "memory grows by 3.00 MB a minute"),
+    ],
+)
+def test_what_does_not_hold_is_named(seen: Soak, code: int, summary: dict[str, int], failed: str) -> None:
+    document = report(seen, code, summary)
+    assert (document["ok"], document["failed"]) == (False, [failed])
+
+
+def test_results_that_did_not_reach_the_client_fail() -> None:
+    seen = soak()
+    seen.lost = 3
+    assert report(seen, 0, {"lost": 0})["failed"] == ["3 results did not reach the client"]
+
+
+def test_memory_of_a_short_run_is_told_and_not_judged() -> None:
+    document = report(soak(3.0), 0, {"lost": 0})
+    assert (document["ok"], document["memory slope, MB a minute"]) == (True, 3.0)
+
+
+def test_a_disk_that_takes_no_more_ends_the_filling() -> None:
+    fill(Path("/dev/full"))

@@ -2,7 +2,7 @@
 
 The line runs as a process of its own, on pictures of the built-in line, with ports, journal and thermal zones made for
 the soak. One after the other: pictures cut in the middle, a subscriber that stops reading, a board that heats up and
-cools, a journal's disk that is full (as root), SIGHUP, and steps of the clock (where libfaketime is installed). A
+cools, a journal's disk that is full (as root), SIGHUP, and with --step-clock steps of the clock. A
 client counts what it gets. Exit code 1: a result was lost, the line died, or it holds more and more memory or handles.
 
 examples:
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pipeline", metavar="FILE", type=Path, required=True, help="its camera becomes pictures")
     parser.add_argument("--minutes", metavar="N", type=float, default=2.0, help="how long (default 2)")
     parser.add_argument("--rate", metavar="FPS", type=float, default=5.0, help="pictures a second (default 5)")
+    parser.add_argument("--step-clock", action="store_true", help="also step its clock by hours (needs libfaketime)")
     parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="as ever")
     add_json_argument(parser)
 
@@ -69,6 +70,8 @@ class Soak:
     troubles: dict[str, int] = field(default_factory=dict)
     verdicts: dict[str, int] = field(default_factory=dict)
     hot: bool = False
+    faketime: Path | None = None
+    """The library that steps the line's clock; None: it is left alone."""
     got: int = 0
     lost: int = 0
 
@@ -100,7 +103,7 @@ class Soak:
 def run(args: argparse.Namespace) -> int:
     """Runs, reports; CHECK_FAILED if a gate did not hold."""
     with tempfile.TemporaryDirectory(prefix="edge_app-soak-") as name, ExitStack() as ends:
-        soak = Soak(Path(name))
+        soak = Soak(Path(name), faketime=FAKETIME if args.step_clock else None)
         on_disk = ends.enter_context(small_disk(soak.folder / "state"))
         with people().status(f"soaking {args.pipeline} for {args.minutes:g} min"):
             code, summary = soaked(soak, args, on_disk)
@@ -153,10 +156,10 @@ def command(soak: Soak, args: argparse.Namespace) -> list[str]:
 
 def environment(soak: Soak) -> dict[str, str]:
     """With a clock that can be stepped, where there is one."""
-    if FAKETIME is None:
+    if soak.faketime is None:
         return dict(os.environ)
     (soak.folder / "clock").write_text("+0\n")
-    clock = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(soak.folder / "clock")}
+    clock = {"LD_PRELOAD": str(soak.faketime), "FAKETIME_TIMESTAMP_FILE": str(soak.folder / "clock")}
     return {**os.environ, **clock, "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
@@ -189,7 +192,7 @@ def chaos(soak: Soak, on_disk: bool) -> Iterator[None]:
         begun("SIGHUP")
         os.kill(soak.pid, signal.SIGHUP)
         yield
-        if FAKETIME is not None:
+        if soak.faketime is not None:
             for step in ("+3600", "-3600", "+0"):
                 begun("clock step")
                 (soak.folder / "clock").write_text(f"{step}\n")

@@ -9,9 +9,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
 
 class Section(BaseModel):
-    """A section of a YAML file: unknown keys are refused, values are not coerced, nothing changes after loading."""
+    """A section of a YAML file: unknown keys are refused, values are not coerced, nothing changes after loading.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    Nor are `.nan` and `.inf` numbers here: a comparison with NaN is false, so a limit that is NaN would never hold.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class RelativePath:

@@ -166,6 +166,19 @@ class Faults(Section):
     )
 
 
+class Trial(Section):
+    """Other plans are tried where most parts stay refused: the ladder's watts may be wrong for this board."""
+
+    below: float = Field(
+        0.5, ge=0, le=1, title="Low rate", description="Below, other plans are tried in turn; 0: never."
+    )
+    after_s: float = Field(300.0, gt=0, title="After", description="So long at a low rate.")
+    for_s: float = Field(300.0, gt=0, title="For", description="The turn of each plan.")
+    keep_s: float = Field(
+        14_400.0, gt=0, title="Keep", description="The best goes first for so long; with none, no new trial."
+    )
+
+
 class Scheduler(Section):
     """Where frames run: by temperature, faults and deadline."""
 
@@ -205,6 +218,7 @@ class Scheduler(Section):
         description="Shares of triggers that may be inspected; the others are UNKNOWN/OVERLOAD.",
     )
     dwell: Dwell = Field(default_factory=lambda: Dwell(), title="Dwell times")
+    trial: Trial = Field(default_factory=lambda: Trial(), title="Trial of other plans")
     cold: Cold = Field(default_factory=lambda: Cold(), title="Cold start")
     drift: Drift = Field(default_factory=lambda: Drift(), title="Latency drift")
     faults: Faults = Field(default_factory=lambda: Faults(), title="Faults")

@@ -13,6 +13,7 @@ carried out off the hot path and come back as events. How a decision comes about
     drift.py    latency against its own baseline: throttling that no zone shows
     fit.py      which rungs meet the deadline and keep up with the triggers
     heat.py     how much heat each zone may take, and the first rung that stays within it
+    trial.py    other plans in turn where the rate stays low: the ladder may be wrong for this board
     lost.py     a zone that is lost, watched through the board's
     decide.py   all of it together, with dwell times
     explain.py  the reason, the alarms

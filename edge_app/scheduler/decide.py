@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from edge_app.scheduler.drift import median, observe
@@ -12,6 +13,7 @@ from edge_app.scheduler.heat import Allowance, allowance, choose, levels
 from edge_app.scheduler.lost import LEARN_WHILE_US, Rises, guarded, learn
 from edge_app.scheduler.policy import Policy, Rung, Zones
 from edge_app.scheduler.state import Held, Meters, Pace, State
+from edge_app.scheduler.trial import NO_TRIAL, leeway, next_trial
 from edge_app.scheduler.words import Decision, Inputs, Observation
 from edge_app.verdict import PlanKind, PowerMode
 from edge_app.zones import ZoneSnapshot
@@ -103,11 +105,18 @@ def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     rises = _learnt(policy, state, inputs)
     held = was._replace(cold=cold, deadline_us=inputs.deadline_us, operator=inputs.operator, rises=rises)
     state = State(health, state.meters, state.pace, held)
+    usable = _usable(policy, state)
+    trial = NO_TRIAL
+    # By the last decision, not by these zones. Where a zone is lost the rate is low for caution, not for the ladder.
+    if was.rung is not None and policy.config.trigger == "external" and "sensor_lost" not in was.decision.degraded:
+        trial = next_trial(policy.config.trial, was.trial, usable, was.rung, now)
+    state = state._replace(held=held._replace(trial=trial))
     drifted = drifted_groups(policy, state, now)
     hot = guarded(policy, held.rises, levels(policy, inputs.zones, now, drifted), inputs.zones)
-    allowed = allowance(policy, hot, NO_HEAT if was.rung is None else was.rung.heat)
+    more = leeway(policy.config.trial, state.held.trial, now)
+    allowed = allowance(policy, hot, NO_HEAT if was.rung is None else was.rung.heat, more)
     fit = Fit(policy, state, now)
-    rung = _next_rung(policy, state, allowed, fit, now)
+    rung = _next_rung(policy, state, usable, allowed, fit, now)
     decision = explain(Picture(policy, state, inputs, rung, hot, allowed, fit, drifted))
     state = _settled(state, rung, decision, inputs)
     return state, replace(decision, actions=actions) if actions else decision
@@ -163,16 +172,17 @@ def _usable(policy: Policy, state: State) -> frozenset[PlanKind]:
     return frozenset(ready)
 
 
-def _next_rung(policy: Policy, state: State, allowed: Allowance, fit: Fit, now_us: int) -> Rung | None:
+def _next_rung(
+    policy: Policy, state: State, usable: frozenset[PlanKind], allowed: Allowance, fit: Fit, now_us: int
+) -> Rung | None:
     """The best rung if it may be taken now, else the present one; None if no plan is usable.
 
     Rungs that are in time and keep up come first; if there are none, those that keep up; if there are none either, all.
     A plan that is out is left at once, and before the first trigger nothing has to dwell; otherwise dwell times hold.
     """
-    usable = _usable(policy, state)
     present = state.held.rung
     for most in (fit.rate_in_time, fit.sustained_rate, any_rate):
-        target = choose(policy, usable, most, allowed)
+        target = _best(policy, usable, state.held.trial.first, most, allowed)
         if target is None:
             continue
         if present is None or target is present or present.plan not in usable or state.pace.last_us == 0:
@@ -181,6 +191,21 @@ def _next_rung(policy: Policy, state: State, allowed: Allowance, fit: Fit, now_u
         dwell = policy.dwell_down_us if must else policy.dwell_up_us
         return target if now_us - state.held.changed_us >= dwell else present
     return None
+
+
+def _best(
+    policy: Policy,
+    usable: frozenset[PlanKind],
+    first: PlanKind | None,
+    most: Callable[[int], float],
+    allowed: Allowance,
+) -> Rung | None:
+    """The best rung of the plan that goes first if it has one within all allowances, else of all plans."""
+    if first in usable:
+        rung = choose(policy, frozenset({first}), most, allowed)
+        if rung is not None and allowed.fits(rung.heat):
+            return rung
+    return choose(policy, usable, most, allowed)
 
 
 def any_rate(_step: int) -> float:
@@ -204,5 +229,6 @@ def _settled(state: State, rung: Rung | None, decision: Decision, inputs: Inputs
         deadline_us=inputs.deadline_us,
         operator=inputs.operator,
         rises=held.rises,
+        trial=held.trial,
     )
     return State(state.health, meters, state.pace, held)

@@ -15,6 +15,7 @@ from edge_app.verdict import Placement, PlanKind, SchedReason
 
 Why = tuple[SchedReason, str]
 ON_THE_WAY = (Phase.LOADING, Phase.UNPROVEN, Phase.TESTING)
+OUT = (Phase.OPEN, Phase.BARRED)
 
 
 class Picture(NamedTuple):
@@ -59,10 +60,21 @@ def why(picture: Picture) -> Why:
     if rung.plan is not home.plan and (out := _home_is_out(picture)) is not None:
         return out
     if (held := _held_back(picture)) is not None:
-        return held
+        return held[0], held[1] + _tried(picture)
     if rung.plan is not home.plan and not picture.policy.may_switch(rung.plan, home.plan):
         return SchedReason.CONFIGURED, f"{home.plan} was not found to agree with {rung.plan} when the model was built"
-    return SchedReason.RECOVERING, f"plan {rung.plan} stays until its dwell time is over"
+    return SchedReason.RECOVERING, f"plan {rung.plan} stays until its dwell time is over{_tried(picture)}"
+
+
+def _tried(picture: Picture) -> str:
+    """What a trial of plans has to do with it."""
+    trial, rung = picture.state.held.trial, picture.rung
+    if rung is None or trial.first is not rung.plan:
+        return ""
+    low = picture.policy.config.trial.below
+    if trial.reached:
+        return f"; plan {rung.plan} is tried, since less than {low:.0%} of the parts were inspected"
+    return f"; plan {rung.plan} goes first, since it inspected more of the parts than others"
 
 
 def _home_is_out(picture: Picture) -> Why | None:
@@ -123,8 +135,8 @@ def degraded(picture: Picture) -> tuple[str, ...]:
         words.append(f"{rung.plan}_fallback")
     if rung is not None and rung.rate < 1.0:
         words.append("rate_reduced")
-    words.extend(f"{plan}_fault" for plan, health in picture.state.health.items() if _is_faulty(health))
-    if any(level.cause is Cause.UNKNOWN for level in picture.levels):
+    words += [f"{plan}_fault" for plan, health in picture.state.health.items() if _is_faulty(health)]
+    if Cause.UNKNOWN in [level.cause for level in picture.levels]:
         words.append("sensor_lost")
     if any(picture.drifted):
         words.append("throttled")
@@ -171,7 +183,7 @@ def alarms(picture: Picture) -> tuple[Alarm, ...]:
                 "the others are UNKNOWN/OVERLOAD; see the reason in the results' sched",
             )
         )
-    return _one_of_each(found)
+    return _one_of_each(found) if len(found) > 1 else tuple(found)
 
 
 def _one_of_each(alarms_found: list[Alarm]) -> tuple[Alarm, ...]:
@@ -179,13 +191,14 @@ def _one_of_each(alarms_found: list[Alarm]) -> tuple[Alarm, ...]:
     by_name: dict[str, Alarm] = {}
     for alarm in alarms_found:
         first = by_name.get(alarm.name)
-        text = alarm.text if first is None else f"{first.text}; {alarm.text}"
-        by_name[alarm.name] = Alarm(alarm.name, text, alarm.remedy if first is None else first.remedy)
+        if first is not None:
+            alarm = Alarm(alarm.name, f"{first.text}; {alarm.text}", first.remedy)
+        by_name[alarm.name] = alarm
     return tuple(by_name.values())
 
 
 def _is_faulty(health: Health) -> bool:
-    return health.phase in (Phase.OPEN, Phase.BARRED) or (health.phase in ON_THE_WAY and health.failures > 0)
+    return health.phase in OUT or (health.failures > 0 and health.phase in ON_THE_WAY)
 
 
 def _fault_alarm(plan: PlanKind, health: Health) -> Alarm:

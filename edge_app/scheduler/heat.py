@@ -128,17 +128,26 @@ class Allowance(NamedTuple):
 
     def overload(self, heat: Heat) -> float:
         """The worst ratio of a group, 1 if it fits."""
-        return 1.0 if self.fits(heat) else max(1.0, *self.overloads(heat))
+        return 1.0 if self.fits(heat) else max(1.0, max(self.overloads(heat)))
 
 
-def allowance(policy: Policy, now: Levels, present: Heat) -> Allowance:
-    """The allowances at these levels for one who is at `present`."""
+def allowance(policy: Policy, now: Levels, present: Heat, leeway: float = 1.0) -> Allowance:
+    """The allowances at these levels for one who is at `present`; with `leeway`, so many times as much up to hot."""
     (p0, p1, p2), (h0, h1, h2) = policy.peak, present
-    s0, s1, s2 = p0 * now[0].share, p1 * now[1].share, p2 * now[2].share
-    m0, m1, m2 = p0 * now[0].share_more, p1 * now[1].share_more, p2 * now[2].share_more
+    nsp, cpu, skin = now if leeway == 1.0 else [_with_leeway(level, leeway) for level in now]
+    s0, s1, s2 = p0 * nsp.share, p1 * cpu.share, p2 * skin.share
+    m0, m1, m2 = p0 * nsp.share_more, p1 * cpu.share_more, p2 * skin.share_more
     f0, f1, f2 = (min(s0, max(h0, m0)), min(s1, max(h1, m1)), min(s2, max(h2, m2)))
     slack = 1.0 + ROUNDING
     return Allowance((s0, s1, s2), (m0, m1, m2), present, (f0 * slack, f1 * slack, f2 * slack))
+
+
+def _with_leeway(level: Level, leeway: float) -> Level:
+    """More heat up to hot; what is not known gets none."""
+    if level.cause is Cause.UNKNOWN:
+        return level
+    share, more = [min(s * leeway, 1.0) if s > HOT_SHARE else s for s in (level.share, level.share_more)]
+    return level._replace(share=share, share_more=more)
 
 
 def choose(policy: Policy, plans: frozenset[PlanKind], most: Callable[[int], float], allowed: Allowance) -> Rung | None:
@@ -150,19 +159,23 @@ def choose(policy: Policy, plans: frozenset[PlanKind], most: Callable[[int], flo
         most: the highest rate at which a step may be used. Asked once a step.
         allowed: now.
     """
+    lowest, left = policy.lowest[0].rate, sum(len(policy.steps_of[plan]) for plan in plans)
     highest: list[float | None] = [None if step.plan in plans else -1.0 for step in policy.steps]
-    lowest = policy.lowest[0].rate
     for rung in policy.rungs:
-        step = rung.step
-        rate = highest[step]
+        rate = highest[rung.step]
         if rate is None:
-            rate = cool_rate(policy.steps[step].heat, allowed.most)
-            highest[step] = rate = min(rate, most(step)) if rate >= lowest else -1.0
+            rate = cool_rate(policy.steps[rung.step].heat, allowed.most)
+            rate = min(rate, most(rung.step)) if rate >= lowest else -1.0
+            highest[rung.step] = rate
+            left -= rate < lowest
         if rung.rate <= rate:
             return rung
+        if not left:
+            break
     # Of one step, the lowest rate exceeds them least.
-    usable = [rung for rung in policy.lowest if policy.steps[rung.step].plan in plans and rung.rate <= most(rung.step)]
-    return min(usable, key=lambda rung: allowed.overload(rung.heat), default=None)
+    usable = [rung for rung in policy.lowest if rung.plan in plans]
+    usable.sort(key=lambda rung: allowed.overload(rung.heat))
+    return next((rung for rung in usable if rung.rate <= most(rung.step)), None)
 
 
 def cool_rate(heat: Heat, most: Heat) -> float:

@@ -46,8 +46,11 @@ def learn(policy: Policy, rises: Rises, snapshot: ZoneSnapshot, heat: Heat, dt_s
         return rises
     keep, learnt = max(1.0 - dt_s / FORGET_S, 0.0), list(rises)
     for g in range(BOARD):
-        zone_c, watts = hottest_c(snapshot, policy.zones_of[g]), heat[g]
-        if zone_c is not None and watts > 0.0 and watts >= LEARN_SHARE * policy.peak[g]:
+        watts = heat[g]
+        if watts <= 0.0 or watts < LEARN_SHARE * policy.peak[g]:
+            continue
+        zone_c = hottest_c(snapshot, policy.zones_of[g])
+        if zone_c is not None:
             above_k = max(zone_c - board_c, 0.0)
             was = rises[g]
             learnt[g] = Rise(

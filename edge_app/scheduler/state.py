@@ -8,6 +8,7 @@ from edge_app.scheduler.drift import Track
 from edge_app.scheduler.faults import Health, Healths, Phase
 from edge_app.scheduler.lost import NOTHING_LEARNT, Rises
 from edge_app.scheduler.policy import Policy, Rung
+from edge_app.scheduler.trial import NO_TRIAL, Trial
 from edge_app.scheduler.words import Decision
 from edge_app.verdict import PlanKind
 
@@ -52,6 +53,7 @@ class Held(NamedTuple):
     operator: PlanKind | None = None
     rises: Rises = NOTHING_LEARNT
     """How far groups of zones stand above the board."""
+    trial: Trial = NO_TRIAL
 
 
 class State(NamedTuple):

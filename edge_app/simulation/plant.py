@@ -1,8 +1,9 @@
 """The board: three thermal masses (NPU, CPU, board) to the air around it, and clocks that the chip throttles by itself.
 
 It is a model, not a board: its constants are chosen so that a board without a scheduler does what was measured on
-boards by others (tests/plant/test_facts.py): 112 ms at 25 C and 189 ms at 45 C without any error, 1.5 to 0.9 GHz after
-3 minutes of load, 37 % failed NPU starts at -20 C. The scheduler knows none of them; tests vary each by +-50 %.
+boards by others (tests/unit/simulation/test_plant.py): 112 ms at 25 C and 189 ms at 45 C without any error, 1.5 to
+0.9 GHz after 3 minutes of load, 37 % failed NPU starts at -20 C. The scheduler knows none of them; tests vary each by
++-50 %.
 """
 
 from __future__ import annotations

@@ -64,6 +64,8 @@ class Scenario(Section):
             times = [point.at_min for point in points]
             if times != sorted(set(times)):
                 raise ValueError(f"{name}: wanted rising at_min, got {times}")
+        if round(self.minutes * 60 * self.fps) < 1:
+            raise ValueError(f"minutes: wanted time for one trigger at least, got {self.minutes:g} at {self.fps:g}/s")
         if any(point.value <= 0 for point in self.fan):
             raise ValueError("fan: wanted values above 0; a fan that stands still leaves about 0.4")
         return self

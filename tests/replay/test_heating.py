@@ -32,7 +32,7 @@ from edge_app.client import Delivery, Line, Start
 HOT = {"htp": 79.0, "hybrid": 93.5, "cpu": 94.0}
 """NPU temperatures (its trip point is at 95) at which the default ladder is on each plan."""
 PATIENCE_S = 180.0
-PATIENCE_WITH_A_REAL_MODEL_S = 1800.0
+PATIENCE_WITH_A_REAL_MODEL_S = 5400.0
 
 
 @dataclass
@@ -57,6 +57,7 @@ class Watched:
 
 
 def write_pipeline(folder: Path, model: Path, camera: str, ports: tuple[int, int]) -> Path:
+    """On the simulator a run takes as long as it takes, and zones that this test leaves alone are not frozen."""
     file = folder / "heating.yaml"
     file.write_text(f"""\
 camera:
@@ -67,9 +68,11 @@ runtime:
   provider: qnn
   soc: {SOC}
   threads: 1
+  timeout_ms: 600000
 scheduler:
   sysfs_root: sys
   sample_s: 0.05
+  frozen_s: 100000
   lookahead_s: 0
   drift: {{ratio: 100}}
   dwell: {{down_s: 0.1, up_s: 0.2}}
@@ -83,21 +86,22 @@ limits:
     return file
 
 
-Way = Sequence[tuple[str, Callable[[], None]]]
-"""Plans (and reasons) in the order in which they are expected, and what happens when enough parts came on each."""
+Way = Sequence[tuple[str, int, Callable[[], None]]]
+"""Plans (and reasons) in the order in which they are expected, and what happens when so many parts came on each."""
 
 
-def watch(pipeline: Path, ports: tuple[int, int], way: Way, *more: str, on_each: int = 6, least: int = 0) -> Watched:
-    """Runs a node until it has gone the way, with `on_each` parts seen live on each plan and `least` in all.
+def watch(pipeline: Path, ports: tuple[int, int], way: Way, *more: str, least: int = 0) -> Watched:
+    """Runs a node until it has gone the way, with so many parts seen live on each plan and `least` in all.
 
     What the client missed because it joined late is replayed, so results begin with the first one; only live ones move
     the board on, so that its changes are not missed either.
     """
     watched = Watched()
     command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(pipeline), "--json", *more]
-    node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # In its own folder: there it would leave the note that keeps the NPU out.
+    node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=pipeline.parent)
     stages = iter(way)
-    (goal, then), on_goal = next(stages), 0
+    (goal, enough, then), on_goal = next(stages), 0
     end = time.monotonic() + (PATIENCE_WITH_A_REAL_MODEL_S if least else PATIENCE_S)
     try:
         with Line(*(f"tcp://127.0.0.1:{port}" for port in ports), start=Start.OLDEST) as line:
@@ -111,9 +115,9 @@ def watch(pipeline: Path, ports: tuple[int, int], way: Way, *more: str, on_each:
                 watched.results.append(result.data)
                 sched = "{plan} {reason}".format(**result.data["sched"])
                 on_goal += result.delivery is Delivery.LIVE and sched.startswith(goal)
-                if goal and on_goal >= on_each:
+                if goal and on_goal >= enough:
                     threading.Thread(target=then).start()
-                    (goal, then), on_goal = next(stages, ("", nothing)), 0
+                    (goal, enough, then), on_goal = next(stages, ("", 0, nothing)), 0
         node.terminate()
         out, err = node.communicate(timeout=60)
         assert node.returncode == 0, err
@@ -127,7 +131,8 @@ def watch(pipeline: Path, ports: tuple[int, int], way: Way, *more: str, on_each:
     assert len({result["trigger_id"] for result in watched.results}) == len(watched.results)
     assert watched.summary["frames"] >= len(watched.results)
     assert watched.summary["lost"] == 0
-    assert set(watched.summary["unknown_by_reason"]) <= {"MARGINAL"}
+    assert {r["reason"] for r in watched.results if r["verdict"] == "UNKNOWN"} <= {"MARGINAL"}
+    assert set(watched.summary["unknown_by_reason"]) <= {"MARGINAL", "NOT_RUNNING"}  # those in flight at its end
     return watched
 
 
@@ -144,14 +149,20 @@ def go_to(tree: SysfsTree, was_c: float, goal_c: float, *kinds: str) -> None:
         time.sleep(0.25)
 
 
-def heat_and_cool(folder: Path, model: Path, camera: str, least: int = 0) -> Watched:
+def heat_and_cool(
+    folder: Path, model: Path, camera: str, parts: tuple[int, int, int] = (6, 6, 6), least: int = 0
+) -> Watched:
+    """A node on a board that heats up and cools down, with so many parts at least on htp, hybrid and cpu."""
     tree = SysfsTree(folder / "sys")
     tree.set_c("nspss0-thermal", HOT["htp"])
     ports = free_port(), free_port()
     pipeline = write_pipeline(folder, model, camera, ports)
     turns = itertools.pairwise(("htp", "hybrid", "cpu", "htp"))
-    way = [(was, functools.partial(go_to, tree, HOT[was], HOT[goal])) for was, goal in turns]
-    return watch(pipeline, ports, [*way, ("htp NORMAL", nothing)], least=least)
+    way = [
+        (was, enough, functools.partial(go_to, tree, HOT[was], HOT[goal]))
+        for (was, goal), enough in zip(turns, parts, strict=True)
+    ]
+    return watch(pipeline, ports, [*way, ("htp NORMAL", parts[0], nothing)], least=least)
 
 
 def assert_the_way_and_its_reasons(watched: Watched) -> None:
@@ -201,7 +212,7 @@ def test_a_frozen_board_starts_on_hybrid_and_the_npu_takes_over_when_it_is_warm(
     ports = free_port(), free_port()
     pipeline = write_pipeline(tmp_path, toy_plans, pictures_in(tmp_path), ports)
     warm_up = functools.partial(go_to, tree, -20.0, 8.0, *tree.folders)
-    watched = watch(pipeline, ports, [("hybrid", warm_up), ("htp NORMAL", nothing)])
+    watched = watch(pipeline, ports, [("hybrid", 6, warm_up), ("htp NORMAL", 6, nothing)])
     assert watched.way() == ["hybrid", "htp"]
     assert watched.results[0]["sched"]["reason"] == "COLD"
     assert watched.results[0]["sched"]["zones_c"]["nspss0"] == -20.0
@@ -216,12 +227,13 @@ def test_pcb_defect_goes_to_hybrid_and_cpu_and_back_while_parts_come(tmp_path: P
     if not (model / "plans" / SOC).is_dir():
         pytest.skip(f"needs {model} with plans for {SOC}")
     camera = "  type: synthetic\n  seed: 1000"
-    watched = heat_and_cool(tmp_path, model, camera, least=100)
+    # A run on the simulated NPU takes seconds, on the cpu plan less: there are most of the parts.
+    watched = heat_and_cool(tmp_path, model, camera, parts=(4, 4, 86), least=100)
     assert_the_way_and_its_reasons(watched)
     ports = free_port(), free_port()
     pipeline = write_pipeline(tmp_path, model, camera, ports)
     parts = len(watched.results)
-    alone = watch(pipeline, ports, [("cpu", nothing)], "--set", "runtime.provider=cpu", least=parts)
+    alone = watch(pipeline, ports, [("cpu", 6, nothing)], "--set", "runtime.provider=cpu", least=parts)
     assert set(alone.plans) == {"cpu"}
     pairs = list(zip(watched.verdicts, alone.verdicts, strict=False))
     assert len(pairs) == parts

@@ -6,7 +6,7 @@ import pytest
 from boards import CPU, HTP, HYBRID, ZONES, Driver, board_policy, rung, settled, snapshot
 from pydantic import ValidationError
 
-from edge_app.config.scheduler import Scheduler, ZoneRule, Zones
+from edge_app.config.scheduler import Scheduler, Trial, ZoneRule, Zones
 from edge_app.errors import ConfigError
 from edge_app.scheduler import (
     Event,
@@ -46,7 +46,8 @@ def test_a_cool_board_runs_the_first_step() -> None:
     ],
 )
 def test_steps_by_zone(nsp, cpu, skin, expected, reason) -> None:
-    decision = settled(Driver(board_policy()).started(), nsp, cpu, skin)
+    by_the_ladder = Scheduler(trial=Trial(below=0))
+    decision = settled(Driver(board_policy(by_the_ladder)).started(), nsp, cpu, skin)
     assert (rung(decision), decision.placement.reason) == (expected, reason)
 
 

@@ -9,7 +9,7 @@ from boards import ALL, CPU, HTP, HYBRID, NAMES, START_US, Driver, all_well, boa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_app.config.scheduler import Dwell, LadderStep, Scheduler, Watts
+from edge_app.config.scheduler import Dwell, LadderStep, Scheduler, Trial, Watts
 from edge_app.scheduler import Action, Event, EventKind, Inputs, Policy, State, admit, decide
 from edge_app.scheduler.faults import Phase
 from edge_app.scheduler.policy import GROUPS, Heat
@@ -37,6 +37,9 @@ configs = st.builds(
     hysteresis_k=st.floats(0, 10),
     lookahead_s=st.floats(0, 20),
     dwell=st.tuples(st.floats(0.5, 20), st.floats(0, 60)).map(lambda t: Dwell(down_s=t[0], up_s=t[0] + t[1])),
+    trial=st.builds(
+        Trial, below=st.floats(0, 1), after_s=st.floats(0.5, 60), for_s=st.floats(0.5, 60), keep_s=st.floats(0.5, 120)
+    ),
 )
 pairs = st.frozensets(st.sampled_from([(HTP, HYBRID), (HTP, CPU), (HYBRID, CPU)]))
 policies = st.builds(

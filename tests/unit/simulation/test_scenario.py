@@ -30,6 +30,8 @@ def test_air_is_a_line_between_points_and_a_fan_goes_in_steps() -> None:
     [
         ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1}]\nfann: []\n", 4, "unknown key fann"),
         ("name: x\nminutes: 0\nair_c: [{at_min: 0, value: 1}]\n", 2, "minutes"),
+        ("name: x\nminutes: 0.001\nair_c: [{at_min: 0, value: 1}]\n", 1, "one trigger at least"),
+        ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: .nan}]\n", 3, "finite number"),
         ("name: x\nminutes: 5\nair_c: [{at_min: 3, value: 1}, {at_min: 3, value: 2}]\n", 1, "rising at_min"),
         ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1}]\nfan: [{at_min: 0, value: 0}]\n", 1, "above 0"),
         ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1}]\nnpu: [{fault: melts, from_min: 1}]\n", 4, "npu"),

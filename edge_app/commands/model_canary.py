@@ -41,13 +41,15 @@ def run_canary(args: argparse.Namespace) -> int:
 
 def _into(folder: Path, picture: str) -> str:
     """A picture's name in the model's folder, where it is copied to if it is not there."""
-    if SYNTHETIC.match(picture) is not None or (folder / picture).is_file():
+    if SYNTHETIC.match(picture) is not None:
         return picture
-    source = Path(picture)
-    if not source.is_file():
+    source = next((file for file in (folder / picture, Path(picture)) if file.is_file()), None)
+    if source is None:
         raise ConfigError(
             "no such picture", where=f"--picture {picture}", wanted="a file, or 'synthetic product=P seed=S'"
         )
+    if source.resolve().is_relative_to(folder.resolve()):
+        return source.resolve().relative_to(folder.resolve()).as_posix()
     name = f"canary{source.suffix}"
     shutil.copy(source, folder / name)
     return name

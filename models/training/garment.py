@@ -57,8 +57,9 @@ class Recipe:
 
 RECIPES = {
     "efficientnet": Recipe(lr=4e-4, depth_decay=0.8, weight_decay=0.02, mix=0.3, average=0.99),
-    "resnet": Recipe(lr=2e-3, depth_decay=1.0, weight_decay=0.05, mix=0.3, average=0.995,
-                     sizes=((0.0, 112), (0.35, 128), (0.8, 160))),
+    "resnet": Recipe(
+        lr=2e-3, depth_decay=1.0, weight_decay=0.05, mix=0.3, average=0.995, sizes=((0.0, 112), (0.35, 128), (0.8, 160))
+    ),
 }
 
 

@@ -100,7 +100,9 @@ class EfficientNetLite2(nn.Module):
         self.blocks = nn.Sequential(*blocks[FROZEN_BLOCKS:])
         self.last_conv = ScaledConv(imagenet._conv_head, imagenet._bn1, active=True)
         self.head = nn.Sequential(
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(DROPOUT["efficientnet"]),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Dropout(DROPOUT["efficientnet"]),
             nn.Linear(len(self.last_conv.shift), classes),
         )
 

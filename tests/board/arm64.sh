@@ -33,7 +33,7 @@ inside() {
 step_root() {
   if ! [ -x "$root/usr/bin/python3" ]; then
     debootstrap --arch=arm64 --variant=minbase --include=python3,python3-venv \
-      bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}"
+      bookworm "$root" ${MIRROR:+"$MIRROR"}    # without MIRROR: the one of debootstrap
   fi
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   mkdir -p "$root/etc/ssl/certs"

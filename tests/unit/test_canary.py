@@ -126,6 +126,9 @@ def test_the_command_records_again_with_the_same_picture(folder: Path, tmp_path:
     arguments.picture = None
     assert run_canary(arguments) == 0  # type: ignore[arg-type]
     assert (folder / "canary.npz").read_bytes() == digest
+    arguments.picture = str(folder / "canary.png")
+    assert run_canary(arguments) == 0, "it is there already"  # type: ignore[arg-type]
+    assert (folder / "canary.npz").read_bytes() == digest
     arguments.picture = "nowhere.png"
     with pytest.raises(ConfigError, match="no such picture"):
         run_canary(arguments)  # type: ignore[arg-type]

@@ -19,11 +19,23 @@ steps=("$@")
 root=$folder/root
 mkdir -p "$folder"
 
+# qemu shows programs the host's /proc/cpuinfo; onnxruntime, which looks for an ARM CPU there, ends with a segmentation
+# fault. It is given two cores of a Cortex-A78 instead.
+cpuinfo() {
+  for core in 0 1; do
+    printf '%s\t: %s\n' processor $core BogoMIPS 38.40 Features 'fp asimd aes crc32 atomics fphp asimdhp asimdrdm asimddp' \
+      'CPU implementer' 0x41 'CPU architecture' 8 'CPU variant' 0x1 'CPU part' 0xd41 'CPU revision' 0
+    echo
+  done
+}
+
 # Runs a command in the root, with mounts that end with it.
 inside() {
+  cpuinfo >"$folder/cpuinfo"
   unshare --mount -- bash -c '
     root=$1; shift
     mount -t proc proc "$root/proc"
+    mount --bind "$root/../cpuinfo" "$root/proc/cpuinfo"
     mount --rbind /dev "$root/dev"
     mount --rbind /sys "$root/sys"
     exec chroot "$root" /usr/bin/env -i PATH=/opt/edge_app/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8 \

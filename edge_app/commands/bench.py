@@ -9,7 +9,9 @@ figures. A part that breaks off does not cost the figures of the others; the exi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     options = Options(args.pipeline, tuple(args.overrides), args.rounds, args.only)
     measured: list[Figures] = []
     failed: dict[str, str] = {}
-    with people().status("measuring") as status:
+    # Peers print to stdout as they load, where --json promises one document.
+    with people().status("measuring") as status, contextlib.redirect_stdout(sys.stderr):
         for name in args.parts or PARTS:
             try:
                 for one in measure(name, options):

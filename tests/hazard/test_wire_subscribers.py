@@ -20,7 +20,7 @@ from nodes import NodeProcess, free_port
 
 from edge_app.client import Delivery, Line, Position, Start
 
-STALL_S = 8.0
+STALL_S = 10.0
 
 
 class Program(threading.Thread):
@@ -205,7 +205,7 @@ def check(node: NodeProcess, count: int, troubled: list[Program]) -> None:
 
 def test_a_subscriber_that_stalls_loses_nothing_and_harms_nobody(tmp_path: Path) -> None:
     # Long results, so that what both sides queue is full within the stall.
-    count = 6000
+    count = 7200
     with NodeProcess({"journal": {"path": tmp_path / "results.db"}}, rate=600, count=count,
                      arguments=["--detail", "8000"]) as node:  # fmt: skip
         check(node, count, [Stalled(node, Start.OLDEST, count)])

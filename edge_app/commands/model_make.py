@@ -256,8 +256,10 @@ def run_compile(args: argparse.Namespace) -> int:
     host_ops = None if args.host_ops is None else [op for op in args.host_ops.split(",") if op]
     host_nodes = tuple(filter(None, (args.host_nodes or "").split(",")))
     wanted = compile.wanted_plans(manifest, qdq, socs, kinds, host_ops, host_nodes)
-    if args.most_crossings is not None and not host_nodes and PlanKind.HYBRID in kinds:
-        kinds_on_host = next(one.host_ops for one in wanted if one.host_ops)
+    if {one.kind for one in wanted} < set(kinds):
+        say("no hybrid plan: no activation or norm of its own; --host-ops Gemm leaves the last layer to the CPU")
+    kinds_on_host = next((one.host_ops for one in wanted if one.host_ops), ())
+    if args.most_crossings is not None and kinds_on_host:
         with bars() as progress:
             host_nodes = hostnodes.most_sensitive(
                 folder, qdq, kinds_on_host, args.most_crossings, args.pictures, progress("sensitivity of host nodes")
@@ -274,7 +276,7 @@ def run_compile(args: argparse.Namespace) -> int:
         if args.dlc is not None:
             for soc in socs:
                 say(f"{soc.name}: {', '.join(htp.write_dlc(source, soc, args.dlc / soc.name))}")
-    compile.record_plans(folder, plans)
+    compile.record_compiled(folder, manifest.plans, plans)
     if args.json:
         print_json({"model": manifest.name, "plans": [plan.model_dump(mode="json") for plan in plans]})
     else:

@@ -57,20 +57,25 @@ def wanted_plans(
 ) -> list[Wanted]:
     """What to compile: per SoC the plans asked for; hybrid with single nodes, or with op kinds that the model has.
 
+    Where nothing is said of host ops and the model has no activation or norm of its own (ReLU is part of its conv),
+    there is no hybrid plan.
+
     Raises:
-        ModelError: a hybrid plan is asked for, and the model has none of its host op kinds.
+        ModelError: there is nothing to compile, or a named host op kind is not in the model.
     """
     if host_nodes:
         return [Wanted(kind, soc, (), host_nodes if kind is PlanKind.HYBRID else ()) for soc in socs for kind in kinds]
     present = {node.op_type for node in qdq.graph.node}
     chosen = tuple(op for op in (host_ops or _default_host_ops(present)) if op in present)
-    if PlanKind.HYBRID in kinds and not chosen:
+    if host_ops is None and not chosen:
+        kinds = [kind for kind in kinds if kind is not PlanKind.HYBRID]
+    if not kinds or (PlanKind.HYBRID in kinds and not chosen):
         raise ModelError(
             "no hybrid plan can be made: the model has none of the host op kinds",
             where=manifest.name,
             wanted=", ".join(host_ops or SILU_AND_SOFTMAX),
             got=", ".join(sorted(present)),
-            remedy="choose others with --host-ops, or compile --plans htp",
+            remedy="choose others with --host-ops, e.g. --host-ops Gemm, or compile --plans htp",
         )
     return [Wanted(kind, soc, chosen if kind is PlanKind.HYBRID else ()) for soc in socs for kind in kinds]
 
@@ -157,6 +162,34 @@ def _own_source(folder: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Artifact 
 def host_ops_of(placed: Sequence[tuple[str, str]], wanted: Wanted) -> tuple[str, ...]:
     """Op kinds that were read back on the CPU, Q and DQ of the crossings among them, single nodes not."""
     return tuple(sorted({op for name, op in placed if name not in wanted.host_nodes}))
+
+
+def record_compiled(folder: Path, before: Sequence[Plan], plans: Sequence[Plan]) -> None:
+    """Writes new plans into the manifest. What was verified holds for the same bytes, and for no others.
+
+    Args:
+        folder: of the model.
+        before: plans of the manifest until now.
+        plans: what was compiled.
+    """
+    of_before = {(old.plan, old.soc): old for old in before}
+    of_new = {(new.plan, new.soc): new for new in plans}
+    other_bytes = {key for key, new in of_new.items() if key in of_before and not _same_bytes(of_before[key], new)}
+    recorded = []
+    for key, plan in (of_before | of_new).items():
+        old = of_before.get(key)
+        if key in of_new and (old is None or key in other_bytes):
+            recorded.append(plan)
+        elif old is not None:
+            agreements = tuple(one for one in old.agreements if (one.plan, old.soc) not in other_bytes)
+            agrees_with = tuple(kind for kind in old.agrees_with if (kind, old.soc) not in other_bytes)
+            known = {"verified": old.verified, "agreements": agreements, "agrees_with": agrees_with}
+            recorded.append(plan.model_copy(update=known))
+    record_plans(folder, recorded)
+
+
+def _same_bytes(one: Plan, other: Plan) -> bool:
+    return [a.sha256 for a in one.artifacts] == [a.sha256 for a in other.artifacts]
 
 
 def record_plans(folder: Path, plans: Sequence[Plan]) -> None:

@@ -90,9 +90,11 @@ def status_lines(board: Board) -> list[str]:
 def status_line(s: Summary) -> str:
     """Frames, rate, verdicts, latency, plan; of a line that decides over frames, what these cost, and decisions."""
     if s.effort is not None:
+        watts = s.effort["power_w_estimate"]
+        power = "" if watts is None else f"  about {watts:.1f} W (an estimate)"
         return (
             f"{s.effort['frames']} frames  {s.effort['inferences']} inferences  duty cycle {s.effort['duty_cycle']:.1%}"
-            f"  decisions: PASS {s.passed}  UNKNOWN {s.unknown}  plan {s.plan}"
+            f"{power}  decisions: PASS {s.passed}  UNKNOWN {s.unknown}  plan {s.plan}"
         )
     latency = "-" if s.p50_ms is None else f"p50 {s.p50_ms:.1f} ms  p99 {s.p99_ms:.1f} ms"
     degraded = f"  degraded: {', '.join(s.degraded)}" if s.degraded else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from edge_app.config.manifest import Agreement, Plan
-from edge_app.toolchain.measure import Sample
+from edge_app.toolchain.measure import Sample, contradict
 from edge_app.toolchain.verify import Rung
 from edge_app.verdict import PlanKind
 
@@ -30,7 +30,7 @@ def agreements_of(plan: Plan, rungs: Sequence[Rung], samples: Sequence[Sample], 
             disagreed = tuple(
                 f"{sample.name}: {mine}, {theirs} by {other.plan}"
                 for sample, mine, theirs in zip(samples, own.verdicts, other.verdicts, strict=True)
-                if mine != theirs
+                if contradict(mine, theirs)
             )
         yield Agreement(plan=PlanKind(other.plan), on=on, parts=len(samples), disagreed=disagreed)
 

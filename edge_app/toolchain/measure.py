@@ -34,6 +34,10 @@ T = TypeVar("T")
 LOWEST_SCORE = 0.001
 PSEUDO_TRUTH_SCORE = 0.3
 """Without labels, what the float model finds at or above this is taken as the truth to agree with."""
+SURE_AT = 0.6
+"""A classifier's label with less is told by no line, unless its pipeline says so: `detector.sure_at`, and below
+`decision.name_at`."""
+UNSURE = " (unsure)"
 
 
 @dataclass(frozen=True)
@@ -169,9 +173,28 @@ def pseudo_truth(reference: Sequence[Found]) -> list[Truth]:
 
 
 def verdicts(card: ModelCard, found: Sequence[Found]) -> list[str]:
-    """The verdict of every picture at the manifest's operating scores; for classifiers the best label."""
+    """The verdict of every picture at the manifest's operating scores; for classifiers the best label.
+
+    A label whose score is below SURE_AT is marked with UNSURE: no line would tell it.
+    """
     recipe = make_recipe(Judge(), card.labels, card.score, card.marginal)
-    return [card.labels[one.best] if isinstance(one, Classes) else str(judge(one, recipe).verdict) for one in found]
+    return [
+        card.labels[one.best] + UNSURE * bool(one.scores[one.best] < SURE_AT)
+        if isinstance(one, Classes)
+        else str(judge(one, recipe).verdict)
+        for one in found
+    ]
+
+
+def contradict(one: str, other: str) -> bool:
+    """Whether two verdicts of a picture differ in what a line would tell.
+
+    Two labels that are both unsure are the same `unknown` to a line; a label that another plan is less sure of makes it
+    hesitate, and no more. A near tie can fall either way on any two chips, so it must not keep a line from switching.
+    """
+    return one.removesuffix(UNSURE) != other.removesuffix(UNSURE) and not (
+        one.endswith(UNSURE) and other.endswith(UNSURE)
+    )
 
 
 def cosine(a: Sequence[Array], b: Sequence[Array]) -> list[float]:

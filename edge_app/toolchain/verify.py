@@ -168,7 +168,7 @@ class Ladder:
         rung.flipped = [
             f"{sample.name}: {before} -> {after}"
             for sample, before, after in zip(self.samples, self.float_verdicts, rung.verdicts, strict=True)
-            if before != after
+            if measure.contradict(before, after)
         ]
         rung.problems += [
             *problems,

@@ -65,3 +65,4 @@ def test_the_shipped_mirror_names_who_comes(capsys: pytest.CaptureFixture[str]) 
     assert told["accuracy_by_decision"] >= 0.75
     assert told["not_seen"] == {}
     assert told["inferences_saved"] > 0.3
+    assert told["power_w_estimate"] == pytest.approx(0.5 + 5.6 * min(told["duty_cycle"], 1.0), abs=2e-3)

@@ -125,6 +125,8 @@ def test_the_status_line_of_a_mirror() -> None:
     assert status_line(summary) == (
         "900 frames  120 inferences  duty cycle 3.1%  decisions: PASS 3  UNKNOWN 1  plan htp"
     )
+    effort["power_w_estimate"] = 0.674
+    assert "duty cycle 3.1%  about 0.7 W (an estimate)  decisions" in status_line(summary)
 
 
 class Fixed:

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from edge_app.config.manifest import Agreement, Artifact, Plan
+from edge_app.config.tensor import HeadSpec, InputSpec
+from edge_app.detections import Classes
+from edge_app.model import ModelCard
+from edge_app.toolchain import measure
 from edge_app.toolchain.agreement import ENOUGH_PARTS, agreements_of, enough, with_agreements
 from edge_app.toolchain.measure import Sample
 from edge_app.toolchain.verify import Gates, Rung, cosine_problems, loss_problems
@@ -35,6 +41,22 @@ def test_a_plan_is_compared_with_those_of_its_soc_and_with_the_cpu() -> None:
     assert hybrid.disagreed == ("part2: PASS, UNKNOWN by hybrid", "part3: FAIL, PASS by hybrid")
     after = with_agreements(plan(), [cpu, hybrid])
     assert after.agrees_with == (PlanKind.CPU,)
+
+
+def test_a_near_tie_that_no_line_would_tell_keeps_no_plan_from_another() -> None:
+    file, image = Path("m.onnx"), InputSpec(name="x", width=8, height=8)
+    card = ModelCard("m", "classify", file, "0", image, HeadSpec(kind="classify"), ("shirt", "skirt"), 0.5)
+    ours, theirs = (
+        tuple(measure.verdicts(card, [Classes(np.array([p, 1 - p], np.float32)) for p in shirt]))
+        for shirt in ((0.52, 0.95, 0.7, 0.7, 0.55), (0.48, 0.9, 0.45, 0.3, 0.3))
+    )
+    assert ours == ("shirt (unsure)", "shirt", "shirt", "shirt", "shirt (unsure)")
+    samples = [*SAMPLES, Sample("part4", "4", np.zeros((1, 1, 3), np.uint8))]
+    rungs = [rung("cpu", None, ours), rung("htp", "qcs8550", theirs)]
+    (cpu,) = agreements_of(plan(), rungs, samples, "val")
+    assert cpu.disagreed == (
+        "part2: skirt (unsure), shirt by cpu", "part3: skirt, shirt by cpu", "part4: skirt, shirt (unsure) by cpu",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", ["htp", "hybrid"])

@@ -10,7 +10,7 @@ from edge_app.commands.report import WIDTH_IN_PIPES, print_table
 from edge_app.config.manifest import Plan, Verified
 
 MADE = ("plan", "MB", "parts", "cross", "kB", "M cycles", "float", "fused", "M MACs 8/16")
-VERIFIED = ("plan", "on", "images", "cosine", "plan / float", "flipped", "held")
+VERIFIED = ("plan", "on", "parts", "cosine", "plan / float", "loss, 95 %", "flips", "held")
 AGREED = ("plan", "with", "on", "parts", "differ")
 LISTED = 6
 
@@ -64,10 +64,11 @@ def _verified(plan: Plan, verified: Verified, metric: str) -> tuple[object, ...]
     own, of_float = (values.get(metric) for values in (verified.metrics, verified.float_metrics))
     return (
         f"{plan.plan} {plan.soc}",
-        verified.on + ("" if verified.simulated else ", on a board"),
+        verified.on + ("" if verified.simulated else ", board"),
         verified.images,
-        verified.cosine_min,
+        f"{verified.cosine_min:.4f}",
         f"{own} / {of_float}",
+        verified.loss_95 and "{:+.1f}..{:+.1f}".format(*(100 * edge for edge in verified.loss_95)),
         len(verified.verdicts_flipped) or "none",
         "yes" if verified.ok else "NO",
     )

@@ -97,6 +97,9 @@ class Verified(Section):
     cosine_min: float = Field(title="Cosine", description="Worst output to float's, mean of images.")
     metrics: dict[str, float] = Field(default_factory=dict, title="Metrics", description="Of this plan.")
     float_metrics: dict[str, float] = Field(default_factory=dict, title="Float metrics", description="Same pictures.")
+    loss_95: tuple[float, float] | None = Field(
+        None, title="Loss, 95 %", description="Bootstrap interval of the metric's loss to float, over pictures."
+    )
     verdicts_flipped: tuple[str, ...] = Field((), title="Flipped", description="Verdicts other than float's.")
     ok: bool = Field(title="Held", description="Whether every gate held.")
 

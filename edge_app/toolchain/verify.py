@@ -368,10 +368,11 @@ def _max_error(measured: Sequence[Sequence[measure.Array]], wanted: Sequence[Out
 
 def verified(rung: Rung, float_value: float, on: str, simulated: bool) -> Verified:
     """A rung as the manifest keeps it."""
+    low, high = _rounded(rung.loss_low, 4), _rounded(rung.loss_high, 4)
     return Verified(
         on=on, images=rung.images, simulated=simulated, cosine_min=round(rung.cosine or 0.0, 5),
         metrics={rung.metric: round(rung.value or 0.0, 4)}, float_metrics={rung.metric: round(float_value, 4)},
-        verdicts_flipped=tuple(rung.flipped), ok=rung.ok,
+        loss_95=None if low is None or high is None else (low, high), verdicts_flipped=tuple(rung.flipped), ok=rung.ok,
     )  # fmt: skip
 
 

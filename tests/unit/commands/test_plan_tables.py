@@ -19,7 +19,9 @@ def plan(kind: PlanKind, float_ops: tuple[str, ...]) -> Plan:
     runs = (("deeppcb test", "map50_95", True), ("bottles", "top1_agreement", False))
     verified = [
         Verified(on=on, images=139, simulated=simulated, cosine_min=0.99926, metrics={metric: 0.6386},
-                 float_metrics={metric: 0.6388}, verdicts_flipped=("a: PASS -> FAIL",), ok=not simulated)
+                 float_metrics={metric: 0.6388},
+                 loss_95=(-0.0021, 0.0134) if simulated else None, verdicts_flipped=("a: PASS -> FAIL",),
+                 ok=not simulated)
         for on, metric, simulated in runs
     ]  # fmt: skip
     agreements = (Agreement(plan=PlanKind.CPU, on="deeppcb test", parts=139, disagreed=("part7: PASS, FAIL by cpu",)),)
@@ -39,8 +41,8 @@ def test_everything_of_a_plan_fits_100_columns(tmp_path: Path, capsys: pytest.Ca
     made = ("49", "133", "22497", "1330")
     assert ("htp qcs8550", "3.3", *made, "none", "57 SiLU", "2535 / 134.6") in rows
     assert ("hybrid qcs8550", "not made", *made, "9", "57 SiLU", "2535 / 134.6") in rows
-    assert ("hybrid qcs8550", "deeppcb test", "139", "0.99926", "0.6386 / 0.6388", "1", "NO") in rows
-    assert ("hybrid qcs8550", "bottles, on a board", "139", "0.99926", "0.6386 / 0.6388", "1", "yes") in rows
+    assert ("hybrid qcs8550", "deeppcb test", "139", "0.9993", "0.6386 / 0.6388", "-0.2..+1.3", "1", "NO") in rows
+    assert ("hybrid qcs8550", "bottles, board", "139", "0.9993", "0.6386 / 0.6388", "", "1", "yes") in rows
     assert ("htp qcs8550", "cpu", "deeppcb test", "139", "1") in rows
     assert "hybrid qcs8550, in float on the NPU: /model.22/cv0.0/cv0.0.1/act/Mul (Mul)," in said
     assert "and 3 more" in said

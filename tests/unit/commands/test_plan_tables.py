@@ -42,7 +42,7 @@ def test_everything_of_a_plan_fits_100_columns(tmp_path: Path, capsys: pytest.Ca
     assert ("htp qcs8550", "3.3", *made, "none", "57 SiLU", "2535 / 134.6") in rows
     assert ("hybrid qcs8550", "not made", *made, "9", "57 SiLU", "2535 / 134.6") in rows
     assert ("hybrid qcs8550", "deeppcb test", "139", "0.9993", "0.6386 / 0.6388", "-0.2..+1.3", "1", "NO") in rows
-    assert ("hybrid qcs8550", "bottles, board", "139", "0.9993", "0.6386 / 0.6388", "", "1", "yes") in rows
+    assert ("hybrid qcs8550", "bottles, board", "139", "0.9993", "0.6386 / 0.6388", "-", "1", "yes") in rows
     assert ("htp qcs8550", "cpu", "deeppcb test", "139", "1") in rows
     assert "hybrid qcs8550, in float on the NPU: /model.22/cv0.0/cv0.0.1/act/Mul (Mul)," in said
     assert "and 3 more" in said

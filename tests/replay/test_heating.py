@@ -57,7 +57,7 @@ class Watched:
 
 
 def write_pipeline(folder: Path, model: Path, camera: str, ports: tuple[int, int]) -> Path:
-    """On the simulator a run takes as long as it takes (so a plan is warm after one), and zones that this test leaves alone are not frozen."""
+    """On the simulator a run takes as long as it takes: a plan is warm after one. Zones left alone are not frozen."""
     file = folder / "heating.yaml"
     file.write_text(f"""\
 camera:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_app import __version__
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
@@ -29,16 +28,18 @@ from edge_app.npu_gate import NpuGate
 from edge_app.placed import Placed, place_model
 from edge_app.placing import Placer
 from edge_app.plans_two_stage import detector_card
+from edge_app.recipe_kept import ALARM as RECIPE_ALARM
+from edge_app.recipe_kept import KeptRecipe
 from edge_app.recipes import Prepared, Recipes
 from edge_app.remote import handlers
 from edge_app.remote_models import model_handlers
-from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch
+from edge_app.results import Outlet, Recipe
 from edge_app.scheduler import Alarm, Decision
 from edge_app.sealing import Sealer
 from edge_app.store import store_of
 from edge_app.summary import Summary, summarise
+from edge_app.told import identify, recipes_told, status_of
 from edge_app.update import Running, Updates, model_at_start
-from edge_app.verdict import Mode
 
 if TYPE_CHECKING:
     from edge_app.monitor import Monitor
@@ -74,8 +75,11 @@ class App:
         self._alarms: dict[str, Alarm] = {}
         self._changing = threading.Lock()  # of recipe or model: one after the other
         self.running: Running
-        self.updates = Updates(self, store_of(pipeline, name))
-        identity = identify(pipeline, card, placed, version, simulated=self.simulated)
+        store = store_of(pipeline, name)
+        self.updates, self._kept = Updates(self, store), KeptRecipe(store.folder / "recipe.json")
+        recipe, alarms = self._kept.at_start(placed.recipes)
+        placed.alarms += alarms
+        identity = identify(pipeline, card, placed, recipe, version, simulated=self.simulated)
         commands = {**handlers(self), **model_handlers(self.updates)}
         self.outlet = Outlet(pipeline.results, identity, lambda: status_of(self.line), commands)
         self.monitor = make_monitor(pipeline, self.outlet)
@@ -83,7 +87,7 @@ class App:
             camera,
             placed.engines,
             placer_of(placed),
-            placed.recipes.own.inspection,
+            recipe.inspection,
             self.outlet if self.monitor is None else self.monitor.feed,
             pipeline.limits,
             timeout_ms(pipeline.runtime, placed.simulated),
@@ -94,6 +98,7 @@ class App:
             placed.gate,
             pipeline.station.node,
         )
+        self.line.sealer.saw = self.updates.saw
         self.running = Running(version, card, placed, self.line.in_force.model)
         self._connect(placed, self.running.fitted)
 
@@ -144,6 +149,13 @@ class App:
             self.outlet.identify(recipe=Recipe(prepared.name, prepared.rev))
         log.info("recipe %s %s is in force", prepared.name, prepared.rev[:19])
 
+    def keep(self, prepared: Prepared) -> bool:
+        """Has the next start take this recipe, or raises the alarm that it will not. Waits for the disk."""
+        failure = self._kept.keep(prepared)
+        text = f"recipe {prepared.name} is in force, but the next start may take another one: {failure}"
+        self.outlet.alarm(RECIPE_ALARM, failure is not None, text, "free some space, then activate it again")
+        return failure is None
+
     def take_over(self, running: Running) -> None:
         """Inspects with another model from the next frame on; frames in flight keep theirs, the recipe its name."""
         self._connect(running.placed, running.fitted)
@@ -153,7 +165,7 @@ class App:
             self.line.inspect_with(InForce(recipe.inspection, running.fitted))
             self.outlet.identify(
                 recipe=Recipe(recipe.name, recipe.rev),
-                recipes=told(running.placed.recipes),
+                recipes=recipes_told(running.placed.recipes),
                 model=running.fitted.identity or self.outlet.identity.model,
             )
         reason = f"model {running.name} inspects from here on"
@@ -342,53 +354,6 @@ def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
             wanted="realtime, with deadline_ms",
             got="offline",
         )
-
-
-def identify(
-    pipeline: Pipeline, card: ModelCard, placed: Placed, version: str | None, *, simulated: bool
-) -> NodeIdentity:
-    """Who this node is, as every result says it."""
-    own = placed.recipes.own
-    return NodeIdentity(
-        node=pipeline.station.node,
-        epoch=new_epoch(),
-        software=__version__,
-        recipe=Recipe(own.name, own.rev),
-        model=ModelIdentity(card.name, card.sha256, placed.soc, version),
-        simulated=simulated,
-        recipes=told(placed.recipes),
-        description=pipeline.model_dump(mode="json"),
-    )
-
-
-def told(recipes: Recipes) -> tuple[Recipe, ...]:
-    """Recipes as `hello` lists them."""
-    return tuple(Recipe(one.name, one.rev) for one in (recipes.own, *recipes.others.values()))
-
-
-def status_of(line: Line) -> NodeStatus:
-    """The line as heartbeats tell it."""
-    counts = line.sealer.counts()
-    return NodeStatus(
-        mode=line.mode,
-        ready=line.mode in (Mode.READY, Mode.RUNNING),
-        triggers=counts.triggers,
-        passed=counts.passed,
-        failed=counts.failed,
-        unknown=counts.unknown_by_reason,
-        queue_depth=line.queue_depth,
-        placement=line.placement,
-        degraded=tuple(sorted(line.degraded)),
-        frames=frames_of(line),
-    )
-
-
-def frames_of(line: Line) -> dict[str, int]:
-    """Frames of a line that decides over many; nothing for a line whose frames are triggers."""
-    if not isinstance(line.sealer, DecisionSealer):
-        return {}
-    effort = line.sealer.effort
-    return {"came": effort.frames, "gated": effort.gated, "inferred": effort.inferences}
 
 
 def recipe_name(file: Path) -> str:

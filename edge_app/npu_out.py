@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from edge_app.config.pipeline import Pipeline
+from edge_app.durable import replace_durably
 from edge_app.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -59,19 +59,8 @@ def this_boot() -> str:
 
 def leave_note(file: Path, note: NpuOut) -> None:
     """Writes the note, whole or not at all. What can't be written is an error in the log: the process ends anyway."""
-    part = file.with_name(f"{file.name}.part")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as stream:
-            json.dump(asdict(note), stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_durably(file, json.dumps(asdict(note)))
     except OSError as error:
         log.error("the next start will try the NPU again: %s can't be written: %s", file, error)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import deque
 
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, ModelIdentity, Reason
@@ -12,16 +14,42 @@ BROKEN = (Reason.INVALID_OUTPUT, Reason.RUNTIME_FAULT, Reason.INTERNAL)
 NOT_IN_TIME = (Reason.LATE, Reason.OVERRUN, Reason.OVERLOAD)
 
 
+RECENT = 400
+"""Results that tell how punctual a line is."""
+FEWEST = 20
+SIGMAS = 3.0
+"""How far chance alone may carry a share."""
+
+
+class Punctuality:
+    """How many of a line's last results were not in time."""
+
+    def __init__(self) -> None:
+        self._late: deque[bool] = deque(maxlen=RECENT)
+
+    def saw(self, judgement: Judgement) -> None:
+        """One sealed result."""
+        self._late.append(judgement.reason in NOT_IN_TIME)
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1; 0 of a line that has hardly begun."""
+        late = list(self._late)
+        return sum(late) / len(late) if len(late) >= FEWEST else 0.0
+
+
 class Probation:
     """Over when enough frames were inspected, or at the first fault, or when too many were not in time.
 
-    What the model did not look at (BAD_IMAGE, NO_PART, a lost camera) counts for nothing. A frame that another of the
-    model's plans had to rescue counts as a fault, whatever its verdict.
+    Too many are `most_late` more than the line had before: a hot board, or a camera that is too quick, is not the new
+    model's fault. What the line had before varies by chance (binomially), so that much is allowed for too. What the
+    model did not look at (BAD_IMAGE, NO_PART, a lost camera) counts for nothing. A frame that another of the model's
+    plans had to rescue counts as a fault, whatever its verdict.
     """
 
-    def __init__(self, model: ModelIdentity, frames: int, most_late: int) -> None:
-        """`model` as the tickets of its frames carry it."""
-        self._model, self.frames, self._most_late = model, frames, most_late
+    def __init__(self, model: ModelIdentity, frames: int, most_late: int, late_before: float = 0.0) -> None:
+        """`model` as the tickets of its frames carry it; `late_before`: the line's share that was not in time."""
+        self._model, self.frames, self._most_late, self._late_before = model, frames, most_late, late_before
         self.inspected = 0
         self.late = 0
         self.failure: str | None = None
@@ -39,9 +67,11 @@ class Probation:
             self.end(f"frame {ticket.frame_id}: {tried}{judgement.reason} {judgement.detail}".rstrip())
         elif judgement.reason in NOT_IN_TIME:
             self.late += 1
-            if self.late > self._most_late:
-                self.end(f"{self.late} of its first {self.inspected + self.late} frames were not in time, "
-                         f"the last {judgement.reason}; at most {self._most_late} may be")  # fmt: skip
+            seen = self.inspected + self.late
+            most = self._most_late + usual(seen, self._late_before)
+            if self.late > most:
+                self.end(f"{self.late} of its first {seen} frames were not in time, the last {judgement.reason}; "
+                         f"at most {most} may be, {self._late_before:.0%} were before")  # fmt: skip
         elif judgement.reason in INSPECTED:
             self.inspected += 1
             if self.inspected >= self.frames:
@@ -51,3 +81,8 @@ class Probation:
         """It may not stay."""
         self.failure = failure
         self.over.set()
+
+
+def usual(seen: int, share: float) -> int:
+    """Of so many frames, those not in time that are nothing new: the mean of a binomial, and SIGMAS deviations."""
+    return math.floor(seen * share + SIGMAS * math.sqrt(seen * share * (1 - share)))

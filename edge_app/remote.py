@@ -31,6 +31,9 @@ class Node(Protocol):
     def activate(self, prepared: Prepared) -> None:
         """Judges by it from the next frame on."""
 
+    def keep(self, prepared: Prepared) -> bool:
+        """Has the next start take it too; False: it can't be written down."""
+
 
 def handlers(node: Node) -> Mapping[str, Handler]:
     """Handlers for the outlet."""
@@ -75,13 +78,19 @@ def _prepare(recipes: Recipes, prepared: dict[tuple[str, str], tuple[Recipes, Pr
 
 def _activate(
     node: Node, prepared: dict[tuple[str, str], tuple[Recipes, Prepared]], request: Request
-) -> Reply:
+) -> Deferred:
+    """It judges at once; the answer comes when it is also written down."""
     name, rev = request.args["name"], request.args["rev"]
-    recipes, recipe = prepared.pop((name, rev), (None, None))
+    recipes, recipe = prepared.get((name, rev), (None, None))
     if recipe is None or recipes is not node.recipes:  # of another model, its scores may not be this one's
         raise RefusedError(Code.NOT_READY, f"recipe {name} {rev} was not prepared, or for another model")
     node.activate(recipe)
-    return Reply({"name": name, "rev": rev})
+
+    def keep() -> Reply:
+        prepared.pop((name, rev), None)
+        return Reply({"name": name, "rev": rev, "kept": node.keep(recipe)})
+
+    return Deferred(keep)
 
 
 def _self_test(self_test: SelfTest | None) -> Deferred:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Artifact
+from edge_app.durable import sync
 from edge_app.errors import ModelError
 from edge_app.model import check_digest
-from edge_app.store import INCOMING, SUMS_FILE, ModelStore, bound_files, files_of, read_sums, sync, version_of
+from edge_app.store import INCOMING, SUMS_FILE, ModelStore, bound_files, files_of, read_sums, version_of
 
 LEAVE_FREE = 64 * 2**20
 """Bytes of the disk that belong to the journal."""

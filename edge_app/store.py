@@ -2,6 +2,7 @@
 
     PIPELINE.models/
         in_force.json               the version in force and those before it; absent: the pipeline's own model
+        recipe.json                 the recipe in force (edge_app.recipe_kept); absent: the pipeline's own
         incoming/                   a version that is being received; worth nothing until it is whole
         pcb-defect@3f9a1c2b7d4e/    a whole version: SHA256SUMS and the files that it lists
 
@@ -18,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Collection, Mapping
@@ -28,6 +28,7 @@ from pathlib import Path
 from edge_app.canary import SYNTHETIC
 from edge_app.config.manifest import MANIFEST_FILE, Artifact, Manifest
 from edge_app.config.pipeline import Pipeline
+from edge_app.durable import replace_durably
 from edge_app.errors import ModelError
 from edge_app.model import check_digest, sha256_of
 
@@ -150,16 +151,10 @@ class ModelStore:
         Raises:
             ModelError: it can't be written; what was before stands.
         """
-        file, part = self.folder / "in_force.json", self.folder / "in_force.json.part"
-        text = json.dumps({"versions": versions[: 1 + KEPT_BEFORE], "instead_of": str(self.own)})
+        file = self.folder / "in_force.json"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with part.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(file)
-            sync(self.folder)
+            text = json.dumps({"versions": versions[: 1 + KEPT_BEFORE], "instead_of": str(self.own)})
+            replace_durably(file, text)
         except OSError as error:
             raise ModelError(
                 "what is in force can't be kept", where=str(file), got=error.strerror or str(error),
@@ -180,15 +175,6 @@ def store_of(pipeline: Pipeline, name: str) -> ModelStore:
     journal = pipeline.results.journal.path
     beside = Path.cwd() if journal is None else journal.parent
     return ModelStore(pipeline.update.store or beside / f"{name}.models", pipeline.model.path)
-
-
-def sync(path: Path) -> None:
-    """Brings a file, or a folder's list of names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def digests_of(folder: Path, files: Collection[str]) -> dict[str, str]:

@@ -6,15 +6,16 @@
 3. Swapped between two frames: one assignment (edge_app.in_force). Frames in flight end with the model they began with.
    The recipe in force keeps its name; its revision changes with the operating scores, which belong to the model.
 4. Watched for `update.watch_frames` frames, with the old model still loaded. A result INVALID_OUTPUT, RUNTIME_FAULT or
-   INTERNAL, a plan that fails, or more than `update.most_late` frames not in time: the old model comes back between
-   two frames, with the alarm UPDATE_FAILED and the reason.
+   INTERNAL, a plan that fails, or `update.most_late` more frames not in time than before: the old model comes back
+   between two frames, with the alarm UPDATE_FAILED and the reason.
 5. Only then written down (edge_app.store), so a power cut or a crash before that starts with the old version. The old
    sessions are let go when no frame uses them any more.
 
 A rollback that somebody asks for is loaded, proven and swapped in the same way, and stays. Whatever fails before the
-swap changes nothing but the alarm. No frame waits for any of this; on the CPU plan loading takes cores, so frames may
-be late meanwhile, and are told so. A line that decides over many frames is stopped, changed and started instead; of a
-pipeline with two models, `model` is the one that can be updated.
+swap changes nothing but the alarm; so does a load that has not ended after `update.load_s`, and until it comes back
+there is no other update but by a restart. No frame waits for any of this; on the CPU plan loading takes cores, so
+frames may be late meanwhile, and are told so. A line that decides over many frames is stopped, changed and started
+instead; of a pipeline with two models, `model` is the one that can be updated.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,12 +37,14 @@ from edge_app.errors import ConfigError, EdgeAppError, ModelError
 from edge_app.family import waits_for_frame_size
 from edge_app.in_force import Fitted, fit
 from edge_app.line import Line
+from edge_app.loading import Loading
 from edge_app.model import ModelCard, resolve
 from edge_app.placed import Placed, place_model
 from edge_app.plans import StartAlarm
-from edge_app.probation import Probation
+from edge_app.probation import Probation, Punctuality
 from edge_app.recipes import Recipes
 from edge_app.results import ModelIdentity, Outlet
+from edge_app.sealing import Ticket
 from edge_app.staging import Staging
 from edge_app.store import ModelStore, store_of
 from edge_app.update_checks import (
@@ -51,6 +55,7 @@ from edge_app.update_checks import (
     refuse_other_shape,
     refuse_without_canary,
 )
+from edge_app.verdict import Judgement
 
 log = logging.getLogger(__name__)
 ALARM = "UPDATE_FAILED"
@@ -129,7 +134,17 @@ class Updates:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._probation: Probation | None = None
+        self._punctuality, self._late_before = Punctuality(), 0.0
+        self._loading: Loading[Running] | None = None
         self._thread: threading.Thread | None = None
+
+    def saw(self, ticket: Ticket, judgement: Judgement) -> None:
+        """Every result of the line; see Sealer.saw."""
+        probation = self._probation
+        if probation is None:
+            self._punctuality.saw(judgement)
+        else:
+            probation.saw(ticket, judgement)
 
     # -- asked for --------------------------------------------------------------------------------------------------
 
@@ -209,6 +224,8 @@ class Updates:
             last = self.progress
             if last is not None and last.stage not in ENDS:
                 raise NotNow(f"version {last.version or OWN} is {last.stage}: one update at a time")
+            if self._loading is not None and self._loading.hangs:
+                raise NotNow(f"{self._loading.what} has hung, so nothing new can be proven: restart needed")
             self._node.outlet.alarm(ALARM, False, "another update has begun", "")
             self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
             swap = self._try_out if watched else self._take_back
@@ -219,9 +236,9 @@ class Updates:
     def _update(
         self, version: str | None, then: tuple[str, ...], swap: Callable[[Running, tuple[str, ...]], None]
     ) -> None:
-        old = self._node.running
+        old, self._late_before = self._node.running, self._punctuality.share
         try:
-            swap(self._loaded(version), then)
+            swap(self._loaded_in_time(version), then)
         except EdgeAppError as error:
             self._failed(Stage.REFUSED, version, "; ".join(error.text().splitlines()))
         except Exception as error:
@@ -229,6 +246,13 @@ class Updates:
             self._probation = None
             self._node.take_over(old)
             self._failed(Stage.REFUSED, version, f"{type(error).__name__}: {error}; this is a bug, see the log")
+
+    def _loaded_in_time(self, version: str | None) -> Running:
+        def let_go(running: Running) -> None:
+            running.placed.retire()
+
+        self._loading = Loading(partial(self._loaded, version), let_go, f"loading {version or OWN}")
+        return self._loading.result(self._node.pipeline.update.load_s)
 
     def _loaded(self, version: str | None) -> Running:
         node = self._node
@@ -253,11 +277,10 @@ class Updates:
     def _try_out(self, new: Running, then: tuple[str, ...]) -> None:
         old, section = self._node.running, self._node.pipeline.update
         assert new.fitted.identity is not None
-        probation = Probation(new.fitted.identity, section.watch_frames, section.most_late)
+        probation = Probation(new.fitted.identity, section.watch_frames, section.most_late, self._late_before)
         self._tell(Stage.WATCHING)
-        self._node.line.sealer.saw = probation.saw
-        self._swap(new)
         self._probation = probation
+        self._swap(new)
         while not probation.over.wait(1.0) and not self._stopped.is_set():
             pass
         if self._stopped.is_set():

@@ -26,5 +26,12 @@ class Update(Section):
         default=5,
         ge=0,
         title="Most late",
-        description="Frames that may be LATE, OVERRUN or OVERLOAD meanwhile; one more, and the old version comes back.",
+        description="So many frames more than the line had before may be LATE, OVERRUN or OVERLOAD meanwhile; one more,"
+        " and the old version comes back.",
+    )
+    load_s: float = Field(
+        default=600.0,
+        gt=0,
+        title="Longest load",
+        description="Loading, warming and proving that takes longer hangs: the update is refused.",
     )

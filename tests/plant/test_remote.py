@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,10 @@ import cv2
 import pytest
 import toys
 import zmq
+from nodes import free_port
 from wire_samples import until
 
 from edge_app import clock
-
-
-def free_endpoint(context: zmq.Context[Any]) -> str:
-    with context.socket(zmq.REP) as probe:
-        return f"tcp://127.0.0.1:{probe.bind_to_random_port('tcp://127.0.0.1')}"
-
 
 PATIENCE_MS = 60_000
 """A busy machine is no reason to fail."""
@@ -38,6 +33,8 @@ class Controller:
         self._sub.subscribe(b"v1/")
         self._sub.connect(publish)
         self._count = 0
+        self.cut_power: Callable[[], None] = lambda: None
+        """SIGKILL, and another start."""
 
     def ask(self, command: str, **fields: object) -> dict[str, Any]:
         self._count += 1
@@ -78,7 +75,7 @@ def node(tmp_path: Path, toy_model: Path) -> Iterator[Controller]:
         cv2.imwrite(str(folder / f"part{number:02}.png"), toys.detector_picture(cells, seed=number))
     (tmp_path / "lenient.yaml").write_text("judge: {classes: {bright: {max_count: 5}}}\n")
     context = zmq.Context()
-    publish, commands = free_endpoint(context), free_endpoint(context)
+    publish, commands = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
     (tmp_path / "line.yaml").write_text(f"""\
 camera: {{type: folder, path: pictures, loop: true}}
 model: {{path: {toy_model}}}
@@ -87,10 +84,22 @@ recipes: {{lenient: lenient.yaml}}
 results: {{publish: "{publish}", commands: "{commands}"}}
 limits: {{pacing: realtime, deadline_ms: 60000, trigger: software}}
 """)
-    process = subprocess.Popen([sys.executable, "-P", "-m", "edge_app", "--pipeline", str(tmp_path / "line.yaml")])
     controller = Controller(context, publish, commands)
-    until(lambda: controller.ask("status").get("mode") == "RUNNING")
-    assert controller.heard("heartbeat") is not None, "the subscription has arrived"
+
+    def started() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", "line.yaml"]
+        begun = subprocess.Popen(command, cwd=tmp_path)
+        until(lambda: controller.ask("status").get("mode") == "RUNNING")
+        assert controller.heard("heartbeat") is not None, "the subscription has arrived"
+        return begun
+
+    def cut_power() -> None:
+        nonlocal process
+        process.kill()
+        process.wait()
+        process = started()
+
+    process, controller.cut_power = started(), cut_power
     yield controller
     process.terminate()
     assert process.wait(60) == 0
@@ -166,6 +175,49 @@ def test_a_recipe_is_prepared_then_activated(node: Controller) -> None:
     bad_part = node.result()
     assert bad_part["recipe"] == {"name": "lenient", "rev": recipes["lenient"]}
     assert (bad_part["verdict"], len(bad_part["detections"])) == ("PASS", 1), "up to five are accepted now"
+
+
+def test_a_recipe_that_was_activated_survives_a_power_cut(node: Controller, tmp_path: Path) -> None:
+    """From the answer on; one that was only prepared does not, and one that is gone is told and not replaced unseen."""
+    recipes = {recipe["name"]: recipe["rev"] for recipe in node.ask("hello")["recipes"]}
+
+    def in_force() -> object:
+        return node.ask("status")["recipe"]
+
+    def named(name: str) -> object:
+        return {"name": name, "rev": recipes[name]}
+
+    assert node.ask("prepare_recipe", **named("lenient"))["ok"]
+    node.cut_power()
+    assert in_force() == named("line")
+    assert node.ask("prepare_recipe", **named("lenient"))["ok"]
+    assert node.ask("activate_recipe", **named("lenient"))["kept"] is True
+    node.cut_power()
+    assert in_force() == named("lenient")
+    assert node.ask("trigger", trigger_id=1)["ok"]
+    assert node.result()["recipe"] == named("lenient")
+    (tmp_path / "line.models" / "recipe.json").write_text('{"name": "winter", "rev": "sha256:0"}')
+    node.cut_power()
+    status = node.ask("status")
+    assert status["recipe"] == named("line")
+    assert [alarm["text"] for alarm in status["alarms"] if alarm["alarm"] == "RECIPE_NOT_KEPT"] == [
+        "recipe winter, which was in force, is not in this pipeline any more; the pipeline's own, line, is in force"
+    ]
+    assert node.ask("prepare_recipe", **named("line"))["ok"]
+    assert node.ask("activate_recipe", **named("line"))["kept"] is True
+    assert node.ask("status")["alarms"] == []
+
+
+def test_a_recipe_that_can_not_be_written_down_judges_all_the_same_and_is_told(
+    node: Controller, tmp_path: Path
+) -> None:
+    recipes = {recipe["name"]: recipe["rev"] for recipe in node.ask("hello")["recipes"]}
+    (tmp_path / "line.models" / "recipe.json.part").mkdir(parents=True)
+    assert node.ask("prepare_recipe", name="lenient", rev=recipes["lenient"])["ok"]
+    assert node.ask("activate_recipe", name="lenient", rev=recipes["lenient"])["kept"] is False
+    status = node.ask("status")
+    assert status["recipe"]["name"] == "lenient"
+    assert "recipe lenient is in force, but the next start may take another one" in status["alarms"][0]["text"]
 
 
 def test_self_test_needs_a_canary(node: Controller) -> None:

@@ -79,6 +79,31 @@ def blind_where_it_dazzles(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def never_ending(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same, but it goes round for ever before it gives its output."""
+    graph, output = model.graph, model.graph.output[0]
+    same, goes_on = (
+        onnx.helper.make_node("Identity", [f"{name}_in"], [f"{name}_out"]) for name in ("value", "condition")
+    )
+
+    def of(kind: int, *names: str) -> list[onnx.ValueInfoProto]:
+        shape = [] if kind != onnx.TensorProto.FLOAT else None
+        return [onnx.helper.make_tensor_value_info(name, kind, shape) for name in names]
+
+    body = onnx.helper.make_graph(
+        [goes_on, same], "body",
+        [*of(onnx.TensorProto.INT64, "turn"), *of(onnx.TensorProto.BOOL, "condition_in"),
+         *of(onnx.TensorProto.FLOAT, "value_in")],
+        [*of(onnx.TensorProto.BOOL, "condition_out"), *of(onnx.TensorProto.FLOAT, "value_out")],
+    )  # fmt: skip
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(2**62), "turns"))
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "begin"))
+    graph.node.append(onnx.helper.make_node("Loop", ["turns", "begin", output.name], ["at_last"], body=body))
+    output.name = "at_last"
+    onnx.checker.check_model(model)
+    return model
+
+
 def make_model(
     folder: Path, version: str, *, seed: int = 0, blind: bool = False, score: float = 0.5, other: str = "other"
 ) -> Path:
@@ -88,11 +113,15 @@ def make_model(
     onnx.save(blind_where_it_dazzles(model) if blind else model, folder / "model.onnx")
     (folder / "manifest.yaml").write_text(MANIFEST.format(
         version=version, output=model.graph.output[0].name, labels=f"[bright, {other}]", score=score, other=other,
-        sha256=hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest(),
+        sha256=digest(folder),
     ))  # fmt: skip
     cv2.imwrite(str(folder / "canary.png"), picture(1))
     record_canary(resolve(Model(path=folder), Preprocess()), "canary.png")
     return folder
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
 
 
 class Books(threading.Thread):
@@ -144,14 +173,14 @@ class Plant:
         self.store = folder / "var" / "line.models"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def watch_frames(self, count: int) -> None:
+    def watch_frames(self, count: int, load_s: float = 600.0) -> None:
         """Takes effect at the next start."""
         (self.folder / "line.yaml").write_text(f"""\
 camera: {{type: folder, path: pictures, loop: true, rate_fps: 25}}
 model: {{path: toy}}
 runtime: {{provider: cpu, threads: 1}}
 limits: {{pacing: realtime, deadline_ms: 60000, slots: 16}}
-update: {{watch_frames: {count}, most_late: 100000}}
+update: {{watch_frames: {count}, most_late: 100000, load_s: {load_s}}}
 results:
   publish: "{self.publish}"
   commands: "{self.commands}"
@@ -412,4 +441,36 @@ def test_a_power_cut_leaves_the_old_or_wholly_the_new(
     assert plant.told()["running"] == version
     books.wait_for_more(PARTS)
     assert model_of(books.results[-1]) == version
+    assert_each_part_once_and_right(books)
+
+
+def test_a_load_that_hangs_is_told_and_the_line_goes_on_with_the_old_model(
+    plant: Plant, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_model(tmp_path / "hangs", "10", seed=7)
+    model, bound = onnx.load(folder / "model.onnx"), digest(folder)
+    manifest = (folder / "manifest.yaml").read_text().replace(model.graph.output[0].name, "at_last")
+    onnx.save(never_ending(model), folder / "model.onnx")
+    (folder / "manifest.yaml").write_text(manifest.replace(bound, digest(folder)))
+    plant.watch_frames(WATCHED, load_s=5.0)
+    plant.end(signal.SIGKILL)
+    plant.start()
+    running = plant.told()["running"]
+    version = pushed(plant, capsys, folder)
+    seen = len(books.results)
+    assert plant.model("activate", version) == 1
+    told = plant.told()
+    assert (told["running"], told["update"]["stage"]) == (running, "refused")
+    assert f"loading {version} did not end" in told["update"]["text"]
+    until(lambda: any(version in alarm["text"] and alarm["active"] for alarm in books.alarms))
+    assert plant.model("rollback") == 2
+    assert "restart needed" in refusal(capsys)
+    books.wait_for_more(PARTS)
+    assert {model_of(one) for one in books.results[seen:]} == {running}
+    plant.watch_frames(WATCHED)
+    plant.end(signal.SIGKILL)
+    plant.start()
+    assert plant.told()["running"] == running
+    assert plant.model("rollback") == 0, "also after a restart"
+    assert plant.told()["running"] != running
     assert_each_part_once_and_right(books)

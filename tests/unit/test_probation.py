@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge_app.probation import Probation
+from edge_app.probation import Probation, Punctuality
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, ModelIdentity, Placement, PlanKind, PowerMode, Reason, SchedReason
 
@@ -52,3 +52,30 @@ def test_frames_that_it_did_not_see_and_those_of_the_old_model_count_for_nothing
     made = after([Reason.BAD_IMAGE, Reason.NO_PART, Reason.CAMERA_LOST, Reason.NOT_RUNNING] * 3, frames=1, most_late=0)
     made.saw(ticket(OLD), Judgement(Reason.INVALID_OUTPUT))
     assert (made.over.is_set(), made.inspected, made.late) == (False, 0, 0)
+
+
+def test_a_line_that_was_late_before_may_be_late_as_often_after() -> None:
+    """On a hot board at rate 0.7 three of ten parts are OVERLOAD, whatever model inspects the others."""
+    pattern = [Reason.OVERLOAD, Reason.OK, Reason.OK, Reason.OVERLOAD, Reason.OK, Reason.OK, Reason.OVERLOAD] + [
+        Reason.OK
+    ] * 3
+    before = Punctuality()
+    for reason in pattern * 4:
+        before.saw(Judgement(reason))
+    assert before.share == pytest.approx(0.3)
+    made = Probation(NEW, 100, 2, before.share)
+    for reason in pattern * 15:
+        made.saw(ticket(), Judgement(reason))
+    assert (made.over.is_set(), made.failure) == (True, None)
+    slower = Probation(NEW, 100, 2, before.share)
+    for reason in [Reason.LATE, Reason.OK] * 100:
+        slower.saw(ticket(), Judgement(reason))
+    assert "LATE; at most" in str(slower.failure)
+    assert "30% were before" in str(slower.failure)
+
+
+def test_a_line_that_has_hardly_begun_says_nothing_about_its_punctuality() -> None:
+    begun = Punctuality()
+    for _ in range(10):
+        begun.saw(Judgement(Reason.LATE))
+    assert begun.share == 0.0

@@ -9,7 +9,7 @@ import ast
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,10 @@ from edge_app.family import member, members
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
-from edge_app.runtime.ort import OrtSession
 from edge_app.verdict import PowerMode
+
+if TYPE_CHECKING:
+    from edge_app.runtime.ort import OrtSession
 
 DEFAULT_IOU = 0.6
 DEFAULT_SCORE = 0.25

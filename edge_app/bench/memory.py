@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
-from edge_app.bench.start import write_picture
+from edge_app.bench.start import Environment, as_installed, write_picture
 from edge_app.errors import RuntimeFault
 
 SETTLE_S, WATCH_S = 10.0, 10.0
@@ -24,12 +24,15 @@ def resident(options: Options, _pictures: Path) -> Figures:
 
     Then the shipped line, which draws its parts: what drawing takes is no part of a line in a plant.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, as_installed() as environment:
         write_picture(Path(folder))
         picture = ("camera.type=folder", f"camera.path={folder}", "camera.loop=true")
-        settled, watched, peak = watch(options, "monitor.http=null", *picture)
-        _, with_pages, _ = watch(options, f"monitor.http=127.0.0.1:{free_port()}", *picture)
-    _, drawn, _ = watch(options, "monitor.http=null")
+        monitor = f"monitor.http=127.0.0.1:{free_port()}"
+        compiling = subprocess.run([*command(options, monitor), "--frames", "1"], env=environment, capture_output=True)
+        compiling.check_returncode()
+        _, with_pages, _ = watch(options, environment, monitor, *picture)
+        settled, watched, peak = watch(options, environment, "monitor.http=null", *picture)
+        _, drawn, _ = watch(options, environment, "monitor.http=null")
     return Figures("memory_cpu_plan", "resident memory of a running line, cpu plan", {
         "resident_mb": round(watched, 1),
         "growth_mb": round(watched - settled, 1),
@@ -39,13 +42,11 @@ def resident(options: Options, _pictures: Path) -> Figures:
     })  # fmt: skip
 
 
-def watch(options: Options, *overrides: str) -> tuple[float, float, float]:
+def watch(options: Options, environment: Environment, *overrides: str) -> tuple[float, float, float]:
     """Resident memory of one run SETTLE_S after it started, WATCH_S later, and at its peak."""
-    settings = ["runtime.provider=cpu", "results.publish=tcp://127.0.0.1:*", "results.commands=null", *overrides]
-    command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(options.pipeline)]
-    command += [word for setting in (*settings, *options.overrides) for word in ("--set", setting)]
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        words = command(options, *overrides)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, env=environment)
         try:
             while b": started" not in os.pread(log.fileno(), 1 << 20, 0):  # as the line tells its mode
                 if process.poll() is not None:
@@ -58,6 +59,13 @@ def watch(options: Options, *overrides: str) -> tuple[float, float, float]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
+
+
+def command(options: Options, *overrides: str) -> list[str]:
+    """A line with the cpu plan, as a user starts it."""
+    settings = ["runtime.provider=cpu", "results.publish=tcp://127.0.0.1:*", "results.commands=null", *overrides]
+    words = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(options.pipeline)]
+    return words + [word for setting in (*settings, *options.overrides) for word in ("--set", setting)]
 
 
 def resident_mb(pid: int, which: str = "VmRSS") -> float:

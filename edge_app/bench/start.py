@@ -1,63 +1,73 @@
-"""From the start of the process to the first sealed result, and what it went into.
-
-    python -m edge_app.bench.start PIPELINE [KEY=VALUE ...]
-
-is one start, with its steps told on stdout as milliseconds since the given moment.
-"""
+"""From the start of the process to the first sealed result, and what it went into (see `edge_app.bench.one_start`)."""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
 
 STARTS = 5
-ONE_START = [sys.executable, "-P", "-m", "edge_app.bench.start"]
+Environment = Mapping[str, str]
+ONE_START = [sys.executable, "-P", "-m", "edge_app.bench.one_start"]
 
 
 def figures(options: Options) -> Iterator[Figures]:
     """`--help`, the null session, the cpu plan; and a context against the compiler, where there is a QNN."""
-    parts: dict[str, Callable[[Options], Figures | None]] = {
+    parts: dict[str, Callable[[Options, Environment], Figures | None]] = {
         "start_help": help_text,
-        "start_null": lambda options: first_result(options, "null"),
-        "start_cpu": lambda options: first_result(options, "cpu"),
+        "start_null": lambda options, environment: first_result(options, "null", environment),
+        "start_cpu": lambda options, environment: first_result(options, "cpu", environment),
         "start_context": context_or_compiler,
     }
-    for key, part in parts.items():
-        found = part(options) if key.startswith(options.only) else None
-        if found is not None:
-            yield found
+    with as_installed() as environment:
+        for key, part in parts.items():
+            found = part(options, environment) if key.startswith(options.only) else None
+            if found is not None:
+                yield found
 
 
-def help_text(_options: Options) -> Figures:
+@contextmanager
+def as_installed() -> Iterator[Environment]:
+    """For processes that find bytecode from their second start on, as pip leaves it beside a package that it installs.
+
+    A checkout need not have any, and compiling it at each start takes a fifth of a second and 10 MB.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        yield {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def help_text(_options: Options, environment: Environment) -> Figures:
     """Beside a bare interpreter, in turns."""
     ours, bare = [], []
+    help_command = [sys.executable, "-P", "-m", "edge_app", "--help"]
+    wall_ms(help_command, environment)
     for _ in range(2 * STARTS):
-        ours.append(wall_ms([sys.executable, "-P", "-m", "edge_app", "--help"]))
-        bare.append(wall_ms([sys.executable, "-c", "pass"]))
+        ours.append(wall_ms(help_command, environment))
+        bare.append(wall_ms([sys.executable, "-c", "pass"], environment))
     return Figures("start_help", "edge_app --help", {
         "wall_ms": round(statistics.median(ours), 1),
         "bare_python_ms": round(statistics.median(bare), 1),
     })  # fmt: skip
 
 
-def wall_ms(command: list[str]) -> float:
+def wall_ms(command: list[str], environment: Environment) -> float:
     """Of one process, from start to end."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     return (time.perf_counter() - start) * 1000
 
 
-def first_result(options: Options, provider: str) -> Figures:
+def first_result(options: Options, provider: str, environment: Environment) -> Figures:
     """Medians over several starts, with a picture from a file; and of the shipped line, which draws its parts."""
     common = (f"runtime.provider={provider}", "results.publish=tcp://127.0.0.1:*", "results.commands=null")
     with tempfile.TemporaryDirectory() as folder:
@@ -69,9 +79,11 @@ def first_result(options: Options, provider: str) -> Figures:
             "drawn_camera_ms": ("monitor.http=null",),
         }
         starts: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
-        for _ in range(STARTS):
+        for turn in range(1 + STARTS):
             for kind, overrides in kinds.items():
-                starts[kind].append(started(options.pipeline, [*common, *overrides, *options.overrides]))
+                steps = started(options.pipeline, [*common, *overrides, *options.overrides], environment)
+                if turn:  # the first one compiles
+                    starts[kind].append(steps)
     figures = {name: median_of(starts[""], name) for name in starts[""][0]}
     figures |= {kind: median_of(starts[kind], "first_result_ms") for kind in kinds if kind}
     return Figures(f"start_{provider}", f"process start to first sealed result, {provider}", figures)
@@ -91,14 +103,15 @@ def write_picture(folder: Path) -> None:
     cv2.imwrite(str(folder / "part.png"), draw(DEFAULT_PRODUCT, examining_seed(0)).image)
 
 
-def started(pipeline: Path, overrides: list[str]) -> dict[str, float]:
+def started(pipeline: Path, overrides: list[str], environment: Environment) -> dict[str, float]:
     """One start, in a process of its own."""
     command = [*ONE_START, str(time.monotonic()), str(pipeline), *overrides]
-    steps: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    steps: dict[str, float] = json.loads(told)
     return steps
 
 
-def context_or_compiler(options: Options) -> Figures | None:
+def context_or_compiler(options: Options, environment: Environment) -> Figures | None:
     """Loading a compiled plan against compiling the QDQ model at load, in processes of their own; simulated on x86_64.
 
     None if the model has no plan on this machine's disk.
@@ -121,58 +134,6 @@ def context_or_compiler(options: Options) -> Figures | None:
     loads: dict[str, float | str | None] = {}
     for name, file in files.items():
         took = [float(subprocess.run([*ONE_START, "--load", str(file), *target], check=True, capture_output=True,
-                                     text=True).stdout.split()[-1]) for _ in range(3)]  # fmt: skip
+                                     text=True, env=environment).stdout.split()[-1]) for _ in range(3)]  # fmt: skip
         loads[f"{name}_ms"] = round(statistics.median(took), 1)
     return Figures("start_context", f"session of the {plan.soc} htp plan: from its context, or compiled at load", loads)
-
-
-def one_start(born_s: float, pipeline: Path, overrides: list[str]) -> dict[str, float]:
-    """Runs `build` and one frame; milliseconds since `born_s` of the monotonic clock at which each step was done."""
-    done: dict[str, float] = {}
-
-    def mark(name: str) -> None:
-        done[name] = (time.monotonic() - born_s) * 1000
-
-    mark("interpreter_ms")
-    from edge_app import memory
-
-    memory.begin_loading()
-    from edge_app import app
-
-    mark("imported_ms")
-    from edge_app.config.load import load_pipeline
-
-    checked = load_pipeline(pipeline, overrides)
-    mark("configured_ms")
-    line = app.build(checked, "bench", 1)
-    mark("built_ms")
-    line.start()
-    memory.end_loading()
-    line.wait()
-    mark("first_result_ms")
-    done["cpu_ms"] = time.process_time() * 1000  # of all threads; what a busy machine does not change much
-    line.close()
-    return done
-
-
-def load_ms(file: Path, soc: str, soc_model: int, htp_arch: int) -> float:
-    """Of one session."""
-    from edge_app.runtime import qnn
-    from edge_app.toolchain.remake import EDGES
-    from edge_app.verdict import PlanKind
-
-    qnn.devices()
-    start = time.perf_counter()
-    qnn.open_qnn(file, PlanKind.HTP, qnn.HtpTarget(soc, soc_model, htp_arch), host_ops=EDGES)
-    return (time.perf_counter() - start) * 1000
-
-
-def main(words: list[str]) -> Any:
-    """One start, or one load."""
-    if words[0] == "--load":
-        return load_ms(Path(words[1]), words[2], int(words[3]), int(words[4]))
-    return json.dumps(one_start(float(words[0]), Path(words[1]), words[2:]))
-
-
-if __name__ == "__main__":
-    print(main(sys.argv[1:]))

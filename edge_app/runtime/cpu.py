@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edge_app.runtime.ort import OrtSession, load, session_options
 from edge_app.verdict import PlanKind
+
+if TYPE_CHECKING:
+    from edge_app.runtime.ort import OrtSession
 
 
 def open_cpu(file: Path, threads: int | None = None) -> OrtSession:
@@ -18,5 +21,7 @@ def open_cpu(file: Path, threads: int | None = None) -> OrtSession:
     Raises:
         ModelError: absent, empty, damaged, several inputs, or shapes that are not static.
     """
+    from edge_app.runtime.ort import OrtSession, load, session_options  # what runs no model does not load onnxruntime
+
     options = session_options(threads)
     return OrtSession(load(file, options), file, PlanKind.CPU, provider="cpu", simulated=False)

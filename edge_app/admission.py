@@ -200,7 +200,10 @@ class Admission:
         now, in_force = monotonic_us(), self.in_force
         with self._triggered:
             if trigger_id <= self._last_trigger_id:
-                raise ConfigError("trigger ids must rise", wanted=f"above {self._last_trigger_id}", got=str(trigger_id))
+                raise ConfigError(
+                    "trigger ids must rise", wanted=f"above {self._last_trigger_id}", got=str(trigger_id),
+                    remedy="after a restart of the node they may begin anew",
+                )  # fmt: skip
             self._last_trigger_id = trigger_id
             ticket = self._sealer.admit(
                 Ticket(

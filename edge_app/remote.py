@@ -60,7 +60,8 @@ def _trigger(line: Line, request: Request) -> Reply:
     try:
         line.admission.trigger(args["trigger_id"], args.get("part_id"), args.get("budget_us"))
     except ConfigError as error:
-        raise RefusedError(Code.CONFLICT, f"{error.what}: wanted {error.wanted}") from error
+        remedy = f"; {error.remedy}" if error.remedy else ""
+        raise RefusedError(Code.CONFLICT, f"{error.what}: wanted {error.wanted}{remedy}") from error
     return Reply({"trigger_id": args["trigger_id"]})
 
 

@@ -12,6 +12,8 @@ MAX_TEXT = 128
 MOST_DATA = 60_000
 """Characters: a command's frame has 64 KiB at most."""
 MAX_INTEGER = 2**53 - 1
+MAX_TRIGGER_ID = 2**53 - 2**32
+"""Ids of a run rise: a higher one, sent by mistake, would leave no room for the next."""
 
 
 class Role(IntEnum):
@@ -88,6 +90,7 @@ class Command:
 
 TEXT = Argument(str)
 NUMBER = Argument(int)
+TRIGGER_ID = Argument(int, high=MAX_TRIGGER_ID)
 RECIPE = {"name": TEXT, "rev": TEXT}
 
 COMMANDS: dict[str, Command] = {
@@ -102,14 +105,14 @@ COMMANDS: dict[str, Command] = {
     ),
     "image": Command(Role.VIEWER, "a picture, as a second frame", arguments={"id": TEXT}),
     "announce": Command(
-        Role.CONTROLLER, "which part a trigger will be", True, {"trigger_id": NUMBER, "part_id": TEXT}
+        Role.CONTROLLER, "which part a trigger will be", True, {"trigger_id": TRIGGER_ID, "part_id": TEXT}
     ),
     "trigger": Command(
         Role.CONTROLLER,
         "take a picture now; budget_us is the time for its verdict",
         True,
         {
-            "trigger_id": NUMBER,
+            "trigger_id": TRIGGER_ID,
             "part_id": Argument(str, required=False),
             "budget_us": Argument(int, required=False, low=1, high=60_000_000),
         },

@@ -86,25 +86,30 @@ limits: {{pacing: realtime, deadline_ms: 60000, trigger: software}}
 """)
     controller = Controller(context, publish, commands)
 
-    def started() -> subprocess.Popen[bytes]:
+    def start() -> None:
+        nonlocal process
         command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", "line.yaml"]
-        begun = subprocess.Popen(command, cwd=tmp_path)
+        process = subprocess.Popen(command, cwd=tmp_path)
         until(lambda: controller.ask("status").get("mode") == "RUNNING")
         assert controller.heard("heartbeat") is not None, "the subscription has arrived"
-        return begun
 
     def cut_power() -> None:
-        nonlocal process
+        assert process is not None
         process.kill()
         process.wait()
-        process = started()
+        start()
 
-    process, controller.cut_power = started(), cut_power
-    yield controller
-    process.terminate()
-    assert process.wait(60) == 0
-    controller.close()
-    context.destroy(0)
+    process: subprocess.Popen[bytes] | None = None
+    controller.cut_power = cut_power
+    try:
+        start()
+        yield controller
+    finally:
+        assert process is not None
+        process.terminate()
+        controller.close()
+        context.destroy(0)
+        assert process.wait(60) == 0
 
 
 def test_a_trigger_has_its_result_part_and_deadline(node: Controller) -> None:
@@ -124,7 +129,13 @@ def test_trigger_ids_rise_and_a_late_one_is_late(node: Controller) -> None:
     assert node.result()["reason"] == "LATE"
     reply = node.ask("trigger", trigger_id=5)
     assert (reply["ok"], reply["code"]) == (False, "CONFLICT")
+    assert reply["message"].startswith("trigger ids must rise: wanted above 5; ")
     assert node.quiet()
+    refused = node.ask("trigger", trigger_id=2**53 - 1)
+    assert (refused["code"], refused["message"]) == (
+        "BAD_REQUEST", "trigger_id: wanted a whole number from 0 to 9007194959773696"
+    )  # fmt: skip
+    assert node.ask("trigger", trigger_id=6)["ok"], "a slip does not end the run's ids"
 
 
 def test_every_trigger_has_one_result_of_its_part_and_the_counts_add_up(node: Controller) -> None:

@@ -97,6 +97,12 @@ def test_bad_usage_is_exit_code_2(command: str, arguments: list[str]) -> None:
     assert main([command, *(["--timeout", "1"] if command == "watch" else []), *arguments]) == 2
 
 
-@pytest.mark.parametrize("arguments", [["--rate", "nan"], ["--rate", "inf"], ["--seconds", "nan"], ["--every-s", "0"]])
-def test_a_controller_that_could_not_run_does_not_start(arguments: list[str]) -> None:
-    assert main(["controller-sim", *arguments]) == 2
+@pytest.mark.parametrize(
+    "words",
+    ["controller-sim --rate nan", "controller-sim --rate inf", "controller-sim --seconds nan",
+     "controller-sim --every-s 0", "watch --timeout nan", "watch --timeout -1", "soak --pipeline p.yaml --minutes nan"],
+)  # fmt: skip
+def test_a_time_that_would_never_end_is_refused(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words.split())
+    assert "wanted a number above 0" in capsys.readouterr().err

@@ -37,40 +37,31 @@ static int32_t best_above_own(const ea_head *head, const float *scores, size_t n
     return label;
 }
 
-static int32_t any_above(const float *best, size_t count, float floor) {
-    int32_t any = 0;
-    for (size_t i = 0; i < count; i++) any |= best[i] > floor;
-    return any;
-}
-
-/* Candidates among anchors first .. first + count - 1, count <= EA_STRETCH, whose best scores are known. */
-static void add_stretch(const ea_head *head, const float *t, size_t first, size_t count, const float *best, ea_boxes *found) {
-    const size_t n = (size_t)head->anchors;
-    const float *scores = t + 4 * n + first;
-    int32_t labels[EA_STRETCH];
-    if (!any_above(best, count, head->lowest)) return;
-    ea_first_rows_f32(scores, n, (size_t)head->classes, count, best, labels);
+/* Numbers of the scores above the floor. Without a branch: the CPU could not foresee it. */
+static int32_t numbers_above(const float *score, size_t count, float floor, int32_t *numbers) {
+    int32_t above = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!(best[i] > head->lowest)) continue;
-        const float *a = t + first + i;
-        float score = best[i];
-        int32_t label = labels[i];
-        if (!(score > head->thresholds[label])) label = best_above_own(head, scores + i, n, &score);
-        if (label >= 0) add_centred(found, a[0], a[n], a[2 * n], a[3 * n], score, label);
+        numbers[above] = (int32_t)i;
+        above += score[i] > floor;
     }
+    return above;
 }
 
-/* [4+C, N]: x, y, w, h in px, then scores. */
-static int find_yolov8(const ea_head *head, const float *t, ea_boxes *found) {
+/* [4+C, N]: x, y, w, h in px, then scores. Best scores and their classes of all anchors are put where those of the found
+ * ones will be: of these there are never more. */
+static int find_yolov8(const ea_head *head, const float *t, ea_work *work) {
+    ea_boxes *found = &work->found;
     const size_t n = (size_t)head->anchors;
     const float *scores = t + 4 * n;
-    if (!ea_all_finite(t, 4 * n)) return EA_NOT_FINITE;
-    for (size_t first = 0; first < n; first += EA_BLOCK) {
-        size_t count = n - first < EA_BLOCK ? n - first : EA_BLOCK;
-        float best[EA_BLOCK];
-        if (!ea_block_max_f32(scores + first, n, (size_t)head->classes, count, best)) return EA_NOT_FINITE;
-        for (size_t at = 0; at < count; at += EA_STRETCH)
-            add_stretch(head, t, first + at, count - at < EA_STRETCH ? count - at : EA_STRETCH, best + at, found);
+    if (!ea_all_finite(t, 4 * n) || !ea_best_rows(scores, n, (size_t)head->classes, n, found->score, found->label))
+        return EA_NOT_FINITE;
+    const int32_t passing = numbers_above(found->score, n, head->lowest, work->passing);
+    for (int32_t k = 0; k < passing; k++) {
+        const size_t i = (size_t)work->passing[k];
+        float score = found->score[i];
+        int32_t label = found->label[i];
+        if (!(score > head->thresholds[label])) label = best_above_own(head, scores + i, n, &score);
+        if (label >= 0) add_centred(found, t[i], t[i + n], t[i + 2 * n], t[i + 3 * n], score, label);
     }
     return EA_OK;
 }
@@ -184,51 +175,57 @@ static void add_cell(const ea_head *head, const ea_level *level, const void *box
     add(found, (x - side[0]) * stride, (y - side[1]) * stride, (x + side[2]) * stride, (y + side[3]) * stride, score, label);
 }
 
-/* Marks the cells of a block whose best logit may be above the lowest threshold; 0 if a value is not finite. */
-static int mark_block(const ea_head *head, const ea_level *level, const void *t, size_t first, size_t count, uint8_t *marked) {
+/* Adds the cells of integer scores: only those of which the best may be above the lowest threshold are looked at closely. */
+static void find_cells_of_integers(const ea_head *head, const ea_level *level, const void *box, const void *t, ea_boxes *found) {
     const size_t cells = (size_t)level->columns * (size_t)level->rows, classes = (size_t)head->classes;
     const float floor = logit_below(head->lowest);
     const ea_encoding *e = &level->scores;
-    if (e->type == EA_F32) {
-        float best[EA_BLOCK];
-        if (!ea_block_max_f32((const float *)t + first, cells, classes, count, best)) return 0;
-        for (size_t i = 0; i < count; i++) marked[i] = best[i] > floor;
-    } else {
+    for (size_t first = 0; first < cells; first += EA_BLOCK) {
+        const size_t count = cells - first < EA_BLOCK ? cells - first : EA_BLOCK;
         uint16_t best[EA_BLOCK];
         if (e->type == EA_U8) ea_block_max_u8((const uint8_t *)t + first, cells, classes, count, best);
         else ea_block_max_u16((const uint16_t *)t + first, cells, classes, count, best);
-        for (size_t i = 0; i < count; i++) marked[i] = (float)(best[i] - e->zero) * e->scale > floor;
+        for (size_t i = 0; i < count; i++)
+            if ((float)(best[i] - e->zero) * e->scale > floor) add_cell(head, level, box, t, first + i, found);
     }
-    return 1;
+}
+
+/* The same of float scores. Their best are put behind the found ones, as find_yolov8 does. */
+static int find_cells_of_floats(const ea_head *head, const ea_level *level, const void *box, const float *t, ea_work *work) {
+    ea_boxes *found = &work->found;
+    const size_t cells = (size_t)level->columns * (size_t)level->rows;
+    float *best = found->score + found->count;
+    if (!ea_best_rows(t, cells, (size_t)head->classes, cells, best, found->label + found->count)) return EA_NOT_FINITE;
+    const int32_t passing = numbers_above(best, cells, logit_below(head->lowest), work->passing);
+    for (int32_t k = 0; k < passing; k++) add_cell(head, level, box, t, (size_t)work->passing[k], found);
+    return EA_OK;
 }
 
 /* The last convolutions of a v8 head: [64, rows, columns] box logits and [C, rows, columns] class logits a level. */
-static int find_cut(const ea_head *head, const void *const *tensors, ea_boxes *found) {
+static int find_cut(const ea_head *head, const void *const *tensors, ea_work *work) {
     for (int32_t l = 0; l < head->levels; l++) {
         const ea_level *level = &head->level[l];
         const size_t cells = (size_t)level->columns * (size_t)level->rows;
         const void *box = tensors[2 * l], *scores = tensors[2 * l + 1];
         if (level->box.type == EA_F32 && !ea_all_finite(box, 4 * EA_BINS * cells)) return EA_NOT_FINITE;
-        for (size_t first = 0; first < cells; first += EA_BLOCK) {
-            size_t count = cells - first < EA_BLOCK ? cells - first : EA_BLOCK;
-            uint8_t marked[EA_BLOCK];
-            if (!mark_block(head, level, scores, first, count, marked)) return EA_NOT_FINITE;
-            for (size_t i = 0; i < count; i++)
-                if (marked[i]) add_cell(head, level, box, scores, first + i, found);
-        }
+        int status = EA_OK;
+        if (level->scores.type == EA_F32) status = find_cells_of_floats(head, level, box, scores, work);
+        else find_cells_of_integers(head, level, box, scores, &work->found);
+        if (status != EA_OK) return status;
     }
     return EA_OK;
 }
 
-int ea_find(const ea_head *head, const void *const *tensors, ea_boxes *found) {
+int ea_find(const ea_head *head, const void *const *tensors, ea_work *work) {
+    ea_boxes *found = &work->found;
     int status;
     found->count = 0;
     switch (head->kind) {
-        case EA_YOLOV8: status = find_yolov8(head, tensors[0], found); break;
+        case EA_YOLOV8: status = find_yolov8(head, tensors[0], work); break;
         case EA_YOLOV5: status = find_yolov5(head, tensors[0], found); break;
         case EA_YOLOX: status = find_yolox(head, tensors[0], found); break;
         case EA_END2END: status = find_end2end(head, tensors[0], found); break;
-        default: status = find_cut(head, tensors, found);
+        default: status = find_cut(head, tensors, work);
     }
     if (status == EA_OK && !finite_boxes(found)) return EA_NOT_FINITE; /* an exponential may have overflowed */
     return status;

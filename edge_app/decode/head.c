@@ -58,10 +58,9 @@ static void lay_out(ea_work *w, shelf *s, const ea_head *head) {
         both[i]->count = 0;
     }
     w->area = take(s, n);
-    w->key = take(s, n);
-    w->key_swap = take(s, n);
-    w->order = take(s, n);
-    w->order_swap = take(s, n);
+    w->entry = take(s, 2 * n);
+    w->entry_swap = take(s, 2 * n);
+    w->passing = take(s, n);
     w->by_class = take(s, n);
     w->class_start = take(s, ((size_t)head->classes + 1) * 4);
     w->keep = take(s, (size_t)head->anchors);
@@ -80,7 +79,7 @@ void ea_work_init(ea_work *work, void *block, const ea_head *head) {
 }
 
 int ea_decode(const ea_head *head, const void *const *tensors, ea_work *work, ea_boxes *out, int32_t *total) {
-    int status = ea_find(head, tensors, &work->found);
+    int status = ea_find(head, tensors, work);
     if (status == EA_OK) ea_suppress(head, work, out, total);
     return status;
 }

@@ -45,8 +45,8 @@ typedef struct {
 typedef struct {
     ea_boxes found, kept;
     float *area;
-    uint32_t *key, *key_swap;
-    int32_t *order, *order_swap, *by_class, *class_start; /* class_start: [classes + 1] */
+    uint64_t *entry, *entry_swap; /* what is sorted */
+    int32_t *passing, *by_class, *class_start; /* class_start: [classes + 1] */
     uint8_t *keep;
 } ea_work;
 
@@ -60,7 +60,7 @@ void ea_work_init(ea_work *work, void *block, const ea_head *head);
 int ea_decode(const ea_head *head, const void *const *tensors, ea_work *work, ea_boxes *out, int32_t *total);
 
 /* Parts of ea_decode. */
-int ea_find(const ea_head *head, const void *const *tensors, ea_boxes *found);
+int ea_find(const ea_head *head, const void *const *tensors, ea_work *work);
 void ea_suppress(const ea_head *head, ea_work *work, ea_boxes *out, int32_t *total);
 
 #endif

@@ -5,17 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EA_BLOCK = 64, EA_STRETCH = 32 };
+enum { EA_BLOCK = 64 };
 
 int ea_all_finite(const float *v, size_t count);
 
-/* best[i] = maximum over rows r < rows of t[r * stride + i], i < count <= EA_BLOCK. The float one returns 0 if any
- * element is NaN or infinite. */
-int ea_block_max_f32(const float *t, size_t stride, size_t rows, size_t count, float *best);
+/* best[i] = maximum over rows r < rows of t[r * stride + i], i < count; row[i] = the first row where it is. Returns 0 if
+ * any element is NaN or infinite. */
+int ea_best_rows(const float *t, size_t stride, size_t rows, size_t count, float *best, int32_t *row);
+
+/* best[i] = maximum over rows r < rows of t[r * stride + i], i < count <= EA_BLOCK. */
 void ea_block_max_u8(const uint8_t *t, size_t stride, size_t rows, size_t count, uint16_t *best);
 void ea_block_max_u16(const uint16_t *t, size_t stride, size_t rows, size_t count, uint16_t *best);
-
-/* row[i] = the first row r < rows with t[r * stride + i] == best[i], i < count <= EA_STRETCH; -1 if there is none. */
-void ea_first_rows_f32(const float *t, size_t stride, size_t rows, size_t count, const float *best, int32_t *row);
 
 #endif

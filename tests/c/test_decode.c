@@ -174,21 +174,25 @@ static ea_head draw_head(float *thresholds) {
     return h;
 }
 
-static size_t elements(const ea_head *h) {
+static size_t elements(const ea_head *h, int tensor) {
     if (h->kind == EA_END2END) return 6 * (size_t)h->anchors;
-    if (h->kind == EA_YOLOV8_CUT) return (size_t)h->level[0].columns * (size_t)h->level[0].rows * 64;
+    const ea_level *level = &h->level[tensor / 2];
+    if (h->kind == EA_YOLOV8_CUT) return (size_t)level->columns * (size_t)level->rows * (tensor % 2 ? (size_t)h->classes : 64);
     return (size_t)((h->kind == EA_YOLOV8 ? 4 : 5) + h->classes) * (size_t)h->anchors;
 }
 
 /* A NaN or infinity at any place of a float tensor must be found. */
 static void check_poison(const ea_head *h, tensors *t) {
     static const float poisons[] = {NAN, -NAN, INFINITY, -INFINITY};
-    if (h->kind == EA_YOLOV8_CUT && h->level[0].box.type != EA_F32) return;
-    const size_t at = (size_t)pick(0, (int32_t)elements(h) - 1);
-    float *place = (float *)t->data[0] + at, kept = *place;
+    const int tensor = pick(0, t->count - 1);
+    const ea_level *level = &h->level[tensor / 2];
+    if (h->kind == EA_YOLOV8_CUT && (tensor % 2 ? level->scores.type : level->box.type) != EA_F32) return;
+    const size_t at = (size_t)pick(0, (int32_t)elements(h, tensor) - 1);
+    float *place = (float *)t->data[tensor] + at, kept = *place;
     *place = poisons[pick(0, 3)];
     outcome o = decode(h, t);
-    CHECK(o.status == EA_NOT_FINITE, "kind %d: %f at %zu went unseen, status %d", h->kind, (double)*place, at, o.status);
+    CHECK(o.status == EA_NOT_FINITE, "kind %d: %f at %zu of tensor %d went unseen, status %d", h->kind, (double)*place, at, tensor,
+          o.status);
     *place = kept;
 }
 

@@ -10,12 +10,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edge_app.app import build
-from edge_app.bench import peers
+from edge_app.bench import gil, peers
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.memory import resident
 from edge_app.bench.running import Received, Run, line_of, median, percentile, realtime, run_line, write_pictures
@@ -32,6 +32,7 @@ NULL = "runtime.provider=null"
 CPU = ("runtime.provider=cpu", "runtime.threads=1", "runtime.timeout_ms=60000")
 PACE_FPS = 100.0
 CAMERAS = 4
+INSPECTED, DROPPED = ("OK", "DEFECT", "MARGINAL"), ("OVERRUN", "OVERLOAD")
 TURNS = 3
 """Of comparisons of whole lines."""
 
@@ -53,37 +54,46 @@ def figures(options: Options) -> Iterator[Figures]:
 
 
 def null_session(options: Options, pictures: Path) -> Figures:
-    """A 1080p frame in memory to its result on the socket, at a steady rate and as fast as it goes."""
+    """A 1080p frame in memory to its result on the socket, at a steady rate and as fast as it goes.
+
+    The kernels are measured at both rates too: between two frames of a steady rate a core goes to sleep and its caches
+    go cold, which makes them dearer by a quarter.
+    """
     frames = options.rounds * 5
-    kernels_ms = kernel_cpu_ms(options, pictures)
+    kernels = kernel_cpu_ms(options, pictures, None)
+    paced_kernels = kernel_cpu_ms(options, pictures, PACE_FPS)
     paced = run_line(options, pictures, frames, NULL, *realtime(PACE_FPS))
     flat_out = run_line(options, pictures, frames, NULL)
-    idle_us, busy_us = waits_for_the_gil(options, pictures)
     p50, p99 = (percentile(paced.latencies_us, share) / 1000 for share in (0.5, 0.99))
     return Figures("host_null_1080p", f"null session, 1080p to the socket, {PACE_FPS:g} frames a second", {
         "p50_ms": p50,
         "p99_ms": p99,
         "p99_to_p50": round(p99 / p50, 2),
         "cpu_ms": round(paced.cpu_ms_per_frame, 4),
-        "kernels_cpu_ms": round(kernels_ms, 4),
-        "cpu_ms_beyond_kernels": round(paced.cpu_ms_per_frame - kernels_ms, 4),
+        "kernels_cpu_ms": round(paced_kernels, 4),
+        "cpu_ms_beyond_kernels": round(paced.cpu_ms_per_frame - paced_kernels, 4),
         "flat_out_fps": round(flat_out.fps, 1),
         "flat_out_cpu_ms": round(flat_out.cpu_ms_per_frame, 4),
-        "gil_wait_p99_us": busy_us,
-        "gil_wait_p99_idle_us": idle_us,
+        "flat_out_kernels_cpu_ms": round(kernels, 4),
+        "flat_out_cpu_ms_beyond_kernels": round(flat_out.cpu_ms_per_frame - kernels, 4),
         "lost": paced.lost + flat_out.lost,
+        **gil_holds(options, pictures),
     })  # fmt: skip
 
 
-def kernel_cpu_ms(options: Options, pictures: Path) -> float:
-    """CPU time of frame measures, preprocessing and decode by themselves, on the same frames."""
+def kernel_cpu_ms(options: Options, pictures: Path, pace_fps: float | None) -> float:
+    """CPU time of frame measures, preprocessing and decode alone, on the same frames; at a rate, or flat out."""
     engine, work = engine_of(options, pictures, PlanKind.NULL, NULL)
     frames = frames_of(pictures)
     engine.preprocess(frames[0], work)
     engine.run(work, PowerMode.NONE)
     took = []
+    due_s = time.perf_counter()
     for turn in range(options.rounds):
         frame = frames[turn % len(frames)]
+        if pace_fps is not None:
+            due_s += 1 / pace_fps
+            time.sleep(max(0.0, due_s - time.perf_counter()))
         start = time.thread_time_ns()
         measure_frame(frame)
         engine.preprocess(frame, work)
@@ -108,31 +118,22 @@ def frames_of(pictures: Path) -> list[Frame]:
     ]
 
 
-def waits_for_the_gil(options: Options, pictures: Path) -> tuple[float, float]:
-    """How much later than asked another Python thread wakes up, p99 in microseconds: without and with a line beside it.
+def gil_holds(options: Options, pictures: Path) -> dict[str, float | str | None]:
+    """How long a paced line holds the GIL; nothing where there is no compiler."""
+    frames = options.rounds * 2
+    with tempfile.TemporaryDirectory() as folder:
+        probe = gil.build_probe(Path(folder))
+        if probe is None:
+            return {}
+        app = build(line_of(options, pictures, NULL, *realtime(PACE_FPS)), "bench", frames)
 
-    What the line adds is what it holds the interpreter for (and, on a machine with few cores, what it computes).
-    """
-    end, late_us = threading.Event(), list[float]()
+        def run() -> None:
+            app.start()
+            app.wait()
 
-    def wake() -> None:
-        while not end.is_set():
-            start = time.perf_counter()
-            time.sleep(0.001)
-            late_us.append((time.perf_counter() - start) * 1e6 - 1000)
-
-    def during(work: Callable[[], object]) -> float:
-        end.clear()
-        late_us.clear()
-        thread = threading.Thread(target=wake)
-        thread.start()
-        work()
-        end.set()
-        thread.join()
-        return round(percentile(sorted(late_us), 0.99), 1)
-
-    idle = during(lambda: time.sleep(2))
-    return idle, during(lambda: run_line(options, pictures, options.rounds * 2, NULL, *realtime(PACE_FPS)))
+        waits_us = gil.waits_us(probe, run)
+        app.close()
+    return gil.held(waits_us, frames / PACE_FPS, frames)
 
 
 # -- ultralytics ------------------------------------------------------------------------------------------------------
@@ -141,31 +142,48 @@ def waits_for_the_gil(options: Options, pictures: Path) -> tuple[float, float]:
 def beside_stubbed_ultralytics(options: Options, pictures: Path) -> Figures:
     """Frames a second of both with a model that costs nothing; ours ends on the socket, theirs in a Results object."""
     frames = options.rounds * 2
-    loop = ultralytics_loop(pictures, None)
-    return _beside("host_stubbed", "1080p, the model stubbed out", frames, loop,
-                   lambda: run_line(options, pictures, frames, NULL).fps)  # fmt: skip
+    return _beside("host_stubbed", "1080p, the model stubbed out", {
+        "ours": lambda: run_line(options, pictures, frames, NULL).fps,
+        "ultralytics": _fps_of(ultralytics_loop(pictures, None), frames),
+    })  # fmt: skip
 
 
 def beside_ultralytics(options: Options, pictures: Path) -> Figures:
-    """The same with pcb-defect on onnxruntime's CPU provider, all cores both."""
+    """The same with pcb-defect on onnxruntime's CPU provider, all cores both: the same float model, the same letterbox.
+
+    `session_alone` runs that model and does nothing else: a host that costs nothing could not be faster.
+    """
     card = resolve(line_of(options, pictures).model, line_of(options, pictures).preprocess)
     frames = max(16, options.rounds // 4)
-    loop = ultralytics_loop(pictures, card.file)
-    return _beside("host_cpu", "1080p, pcb-defect on the CPU, all cores", frames, loop,
-                   lambda: run_line(options, pictures, frames, "runtime.provider=cpu").fps)  # fmt: skip
+    engine, work = engine_of(options, pictures, PlanKind.CPU, "runtime.provider=cpu")
+    engine.preprocess(frames_of(pictures)[0], work)
+    return _beside("host_cpu", "1080p, pcb-defect on the CPU, all cores", {
+        "ours": lambda: run_line(options, pictures, frames, "runtime.provider=cpu").fps,
+        "ultralytics": _fps_of(ultralytics_loop(pictures, card.file), frames),
+        "session_alone": lambda: _runs_per_second(engine, work, frames),
+    })  # fmt: skip
 
 
-def _beside(
-    key: str, title: str, frames: int, peer: Callable[[int], None] | None, ours: Callable[[], float]
-) -> Figures:
-    times: dict[str, list[float]] = {"ours": []} if peer is None else {"ours": [], "ultralytics": []}
+def _beside(key: str, title: str, fps_of: Mapping[str, Callable[[], float] | None]) -> Figures:
+    """In turns; each gives its frames a second."""
+    times: dict[str, list[float]] = {name: [] for name, work in fps_of.items() if work is not None}
     for _ in range(TURNS):
-        times["ours"].append(1 / ours())
-        if peer is not None:
-            start = time.perf_counter()
-            peer(frames)
-            times["ultralytics"].append((time.perf_counter() - start) / frames)
-    return compared(key, title, ("ultralytics",), times)
+        for name, work in fps_of.items():
+            if work is not None:
+                times[name].append(1 / work())
+    return compared(key, title, fps_of, times)
+
+
+def _fps_of(peer: Callable[[int], None] | None, frames: int) -> Callable[[], float] | None:
+    if peer is None:
+        return None
+
+    def fps() -> float:
+        start = time.perf_counter()
+        peer(frames)
+        return frames / (time.perf_counter() - start)
+
+    return fps
 
 
 def ultralytics_loop(pictures: Path, model: Path | None) -> Callable[[int], None] | None:
@@ -300,19 +318,23 @@ def sum_of_stages_us(received: Sequence[Received]) -> float:
 
 
 def overload(options: Options, pictures: Path) -> Figures:
-    """Twice the rate that the line can do: what is dropped is sealed OVERRUN, and latency does not grow."""
+    """Twice the rate that the line can do: latency does not grow, and every drop is sealed.
+
+    Without a slot it is OVERRUN. Soon the scheduler sees that triggers come faster than the plan runs and lowers the
+    rate: from then on most are OVERLOAD.
+    """
     runs = max(20, options.rounds // 2)
     engine, work = engine_of(options, pictures, PlanKind.CPU, *CPU)
     engine.preprocess(frames_of(pictures)[0], work)
     rate = 2 * _runs_per_second(engine, work, runs)
     run: Run = run_line(options, pictures, runs * 4, *CPU, *realtime(rate))
     reasons = Counter(one.reason for one in run.received)
-    known = ("OK", "DEFECT", "MARGINAL", "OVERRUN")
-    inspected = [one.latency_us for one in run.received if one.reason != "OVERRUN"]
+    inspected = [one.latency_us for one in run.received if one.reason in INSPECTED]
     third = len(inspected) // 3
     return Figures("overload", f"twice what the cpu plan can do: {rate:.0f} frames a second", {
         "overrun_share": round(reasons["OVERRUN"] / len(run.received), 3),
-        "other_unknown": sum(count for reason, count in reasons.items() if reason not in known),
+        "overload_share": round(reasons["OVERLOAD"] / len(run.received), 3),
+        "other_unknown": sum(count for reason, count in reasons.items() if reason not in (*INSPECTED, *DROPPED)),
         "latency_p50_ms": percentile(sorted(inspected), 0.5) / 1000,
         "last_third_to_first": round(median(inspected[-third:]) / median(inspected[:third]), 3),
         "lost": run.lost,

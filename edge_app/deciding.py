@@ -98,6 +98,12 @@ class DecisionSealer(Sealer):
         """The decision as it stands, and what it stands on: for pages that show it."""
         return self._state
 
+    def is_current(self, now_us: int) -> bool:
+        """Whether what was seen last still stands: no label, and nothing it rests on, is shown for longer."""
+        told, seen_us = self._state.told, self._state.seen_us
+        fresh = seen_us is not None and now_us - seen_us < self._rules.hold_s * 1e6
+        return fresh and not (told is not None and told.is_blind)
+
     def seal(self, ticket: Ticket, judgement: Judgement) -> bool:
         """Takes one frame's judgement; True if it made the decision change, which is then sealed for this frame.
 

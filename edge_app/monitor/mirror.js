@@ -30,11 +30,12 @@ function show(state) {
   const words = seen ? `for ${state.stable_s.toFixed(0)} s` : state.detail;
   at("detail").textContent = [words, state.remark].filter(Boolean).join(" \u00b7 ");
   at("bars").replaceChildren(...state.classes.map((one) => bar(one, state.label)));
-  at("gate-text").textContent = state.gate === null ? "looking at every frame" : GATE[state.gate];
-  at("dot").className = state.gate === null || LOOKING.has(state.gate) ? "on" : "";
+  const blind = state.no_picture || state.frame_age_s === null || state.frame_age_s > OLD_S;
+  const looking = !bad && !blind && (state.gate === null || LOOKING.has(state.gate));
+  at("gate-text").textContent = bad || blind ? "sees nothing" : state.gate === null ? "looking at every frame" : GATE[state.gate];
+  at("dot").className = looking ? "on" : "";
   at("cost").textContent = `${state.inferences} of ${state.frames} frames inferred, on ${state.plan}`;
   at("simulated").hidden = !state.simulated;
-  const blind = state.frame_age_s === null || state.frame_age_s > OLD_S;
   if (!blind && document.body.classList.contains("blind")) watch();  // the node ends pictures of a camera that is gone
   document.body.classList.toggle("blind", blind);
   at("gone").hidden = !blind;

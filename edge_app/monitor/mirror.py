@@ -39,6 +39,8 @@ WORDS = {
     Reason.NOT_RUNNING: "stopped",
 }
 """What the screen says in place of a label."""
+NO_PICTURE = (Reason.CAMERA_LOST, Reason.STALE_FRAME)
+"""Whatever picture came last is not what stands before the mirror."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def state_of(mirror: Mirror, now_us: int) -> dict[str, Any]:
     following, effort = mirror.sealer.following, mirror.sealer.effort
     told, average = following.told, following.average
     best: list[tuple[str, float]] = []
-    if average is not None:
+    if average is not None and mirror.sealer.is_current(now_us):
         order = average.argsort()[::-1][:MOST_SHOWN]
         best = [(mirror.labels[int(k)], round(float(average[k]), 3)) for k in order]
     named = None if told is None or told.label is None else mirror.labels[told.label]
@@ -123,6 +125,7 @@ def state_of(mirror: Mirror, now_us: int) -> dict[str, Any]:
         "stable_s": None if told is None else round((now_us - told.since_us) / 1e6, 1),
         "classes": [{"label": label, "score": score} for label, score in best],
         "gate": None if mirror.gate is None or mirror.gate.last is None else mirror.gate.last.value,
+        "no_picture": told is not None and told.reason in NO_PICTURE,
         "frame_age_s": None if following.now_us is None else round((now_us - following.now_us) / 1e6, 1),
         "plan": mirror.line.placement.plan.value,
         "power_mode": mirror.line.placement.power_mode.value,

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import colours
 import cv2
@@ -34,16 +35,16 @@ PLACEMENT = Placement(PlanKind.HTP, PowerMode.BURST, 1.0, SchedReason.NORMAL)
 START_US = monotonic_us() - 60_000_000
 
 
-def shown(judgement: Judgement | None, trouble: str | None = None) -> dict[str, object]:
-    """The page's state after a second of this."""
+def shown(*judgements: Judgement, trouble: str | None = None, later_us: int = 500_000) -> dict[str, Any]:
+    """The page's state after frames of a tenth of a second each."""
     sealer = DecisionSealer(Decision(smooth_s=0.0, dwell_s=0.5), colours.LABELS, Kept())
     line = SimpleNamespace(mode=Mode.RUNNING, placement=PLACEMENT)
-    if judgement is not None:
-        for number in range(11):
-            captured = START_US + number * 100_000
-            sealer.seal(sealer.admit(Ticket(number, number, None, 0, captured, None, PLACEMENT)), judgement)
+    captured = START_US
+    for number, judgement in enumerate(judgements):
+        captured = START_US + number * 100_000
+        sealer.seal(sealer.admit(Ticket(number, number, None, 0, captured, None, PLACEMENT)), judgement)
     mirror = Mirror(line, sealer, colours.LABELS, None, lambda: trouble, simulated=False)  # type: ignore[arg-type]
-    return state_of(mirror, START_US + 1_500_000)
+    return state_of(mirror, captured + later_us)
 
 
 def scores(*probabilities: float) -> Judgement:
@@ -51,7 +52,7 @@ def scores(*probabilities: float) -> Judgement:
 
 
 def test_a_label_with_its_confidence_and_its_age() -> None:
-    state = shown(scores(0.1, 0.85, 0.05))
+    state = shown(*[scores(0.1, 0.85, 0.05)] * 11)
     assert (state["label"], state["confidence"], state["words"]) == ("green", 0.85, "")
     assert state["stable_s"] == 1.5
     assert state["classes"] == [
@@ -72,18 +73,32 @@ def test_a_label_with_its_confidence_and_its_age() -> None:
     ],
 )
 def test_in_every_other_case_it_says_why_and_names_nothing(judgement: Judgement | None, words: str) -> None:
-    state = shown(judgement)
+    state = shown(*[] if judgement is None else [judgement] * 11)
     assert (state["label"], state["confidence"], state["words"]) == (None, None, words)
 
 
+@pytest.mark.parametrize(("reason", "no_picture"), [(Reason.CAMERA_LOST, True), (Reason.RUNTIME_FAULT, False)])
+def test_what_was_seen_before_is_not_shown_once_nothing_can_be_seen(reason: Reason, no_picture: bool) -> None:
+    named = [scores(0.1, 0.85, 0.05)] * 11
+    before = shown(*named)
+    assert (len(before["classes"]), before["no_picture"]) == (3, False)
+    after = shown(*named, *[Judgement(reason)] * 41)
+    assert (after["label"], after["classes"], after["no_picture"]) == (None, [], no_picture)
+
+
+def test_what_was_seen_is_not_shown_for_longer_than_a_label() -> None:
+    assert shown(*[scores(0.1, 0.85, 0.05)] * 11, later_us=4_100_000)["classes"] == []
+
+
 def test_several_people_are_told() -> None:
-    state = shown(replace(scores(0.1, 0.85, 0.05), detail="2 are there: the largest is named"))
+    state = shown(*[replace(scores(0.1, 0.85, 0.05), detail="2 are there: the largest is named")] * 11)
     assert (state["label"], state["remark"]) == ("green", "2 are there: the largest is named")
-    assert shown(scores(0.1, 0.85, 0.05))["remark"] == ""
+    assert shown(*[scores(0.1, 0.85, 0.05)] * 11)["remark"] == ""
 
 
 def test_trouble_of_the_camera_is_told_in_its_words() -> None:
-    assert shown(Judgement(Reason.CAMERA_LOST), "no frame since 14:02")["detail"] == "no frame since 14:02"
+    state = shown(*[Judgement(Reason.CAMERA_LOST)] * 11, trouble="no frame since 14:02")
+    assert state["detail"] == "no frame since 14:02"
 
 
 def test_every_reason_has_words_or_a_detail_of_its_own() -> None:

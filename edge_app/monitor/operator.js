@@ -227,6 +227,7 @@ function drawRecent(s) {
   const key = s.epoch + s.recent.map((r) => `${r.seq}${r.picture ? "p" : ""}`).join();
   if (key === shownRecent) return;
   shownRecent = key;
+  const held = document.activeElement.dataset.seq;  // the keyboard stays where it is while new ones come
   $("recent").replaceChildren(...s.recent.map((r) => {
     const figure = html("figure");
     if (r.picture) {
@@ -239,8 +240,12 @@ function drawRecent(s) {
     const item = html("li", r.verdict, figure, html("div", "", html("b", "", r.verdict), what, html("br"), r.part_id || `#${r.trigger_id}`, html("br"), time(r.t_done_us)));
     item.title = words([r.verdict, r.reason, r.detail, time(r.t_done_us)]);
     item.tabIndex = 0;
+    item.dataset.seq = r.seq;
     return item;
   }));
+  if (held === undefined) return;
+  const place = [...$("recent").children].find((item) => item.dataset.seq === held) || $("recent").lastElementChild;
+  if (place) place.focus({ preventScroll: true });
 }
 
 function draw(s) {

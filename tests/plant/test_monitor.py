@@ -238,6 +238,9 @@ async def look_at(node: WatchedNode, tmp_path: Path) -> None:
 
         await page.key("Tab", 9)
         assert await page.ask("document.activeElement.closest('#recent') !== null")
+        first = await page.ask("lastState.recent.at(-1).seq")
+        await page.until(f"lastState.recent.every(one => one.seq > {first})")  # new ones have come
+        assert await page.ask("document.activeElement.closest('#recent') !== null"), "the keyboard was not thrown out"
 
         await page.screen(640, 400, 2)  # 200 % of 1280x800
         assert (await page.ask(FITS))[0]

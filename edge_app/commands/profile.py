@@ -74,7 +74,7 @@ def show(summary: Summary, times: list[StageTimes]) -> None:
          f"{100 * one.busy:.0f} %")
         for one in times
     ]  # fmt: skip
-    title = f"{summary.frames} frames, {summary.fps:g}/s, plan {summary.plan}: time in each stage, ms"
+    title = f"{summary.frames} frames, {summary.fps:g}/s, plan {summary.plan}: time in each stage after the first frame, ms"
     print_table(title, ("stage", "calls", "mean", "p50", "p99", "worst", "busy"), rows)
     own = [one for one in times if one.stage not in ("camera", "publish", "evidence")]
     if own:

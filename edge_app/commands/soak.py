@@ -1,7 +1,7 @@
 """Run a pipeline for a while with everything going wrong around it, and say what that did to it.
 
 The line runs as a process of its own, on pictures of the built-in line, with ports, journal and thermal zones made for
-the soak. A round of 100 s has one of each: pictures cut in the middle, a subscriber that stops reading, a full disk for
+the soak. A round of 150 s has one of each: pictures cut in the middle, a subscriber that stops reading, a full disk for
 the journal (as root), SIGHUP, with --step-clock steps of the clock, at last a board that heats up; the rest of a round
 is for the board to cool, and for parts. A pipeline without a deadline gets one of 2 s. A client counts what comes.
 Exit code 1: a result was lost, the line died, or it holds more and more memory or handles.
@@ -39,8 +39,8 @@ from edge_app.errors import ExitCode, RuntimeFault
 START_S, END_S = 300.0, 60.0
 TROUBLE_S, PAUSE_S = 3.0, 1.0
 """How long a trouble lasts, and the pause after it."""
-ROUND_S = 100.0
-"""From the first trouble to the first again. After a heat the scheduler stays careful for half a minute."""
+ROUND_S = 150.0
+"""From the first trouble to the first again. After a heat the scheduler stays careful for a minute."""
 DEADLINE_MS = 2000.0
 SAMPLE_S = 1.0
 MOST_SLOPE_MB = 1.0

@@ -74,10 +74,11 @@ def show(summary: Summary, times: list[StageTimes]) -> None:
          f"{100 * one.busy:.0f} %")
         for one in times
     ]  # fmt: skip
-    title = f"{summary.frames} frames, {summary.fps:g}/s, plan {summary.plan}: time in each stage after the first frame, ms"
+    title = f"{summary.frames} frames, {summary.fps:g}/s, plan {summary.plan}: time in each stage, ms"
     print_table(title, ("stage", "calls", "mean", "p50", "p99", "worst", "busy"), rows)
     own = [one for one in times if one.stage not in ("camera", "publish", "evidence")]
     if own:
         slowest = max(own, key=lambda one: one.busy)
+        people().print("The first frame, which fills caches, is left out.")
         people().print(f"{slowest.stage} is the busiest stage: at {slowest.mean_ms:.2f} ms a frame, the line makes at"
                        f" most {1000 / slowest.mean_ms:.0f} frames a second")  # fmt: skip

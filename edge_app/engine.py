@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from edge_app.clock import monotonic_us
 from edge_app.config.tensor import InputSpec
 from edge_app.detections import Classes, Detections
 from edge_app.errors import RuntimeFault
-from edge_app.frame import Frame
+from edge_app.frame import Frame, PixelFormat, YuvMatrix, YuvRange
 from edge_app.preprocess import Fit, Geometry, Plan, Source, Tensor
 from edge_app.runtime.base import Binding, Session
 from edge_app.verdict import PlanKind, PowerMode
@@ -131,9 +132,15 @@ def fit_of(image: InputSpec, region_px: Region | None = None) -> Fit:
 def source_of(frame: Frame) -> Source:
     """How a frame's pixels lie in memory."""
     stride = None if frame.pixels is None else frame.pixels.strides[0]
-    return Source(
-        frame.width, frame.height, frame.pixel_format, stride, matrix=frame.yuv_matrix, range=frame.yuv_range
-    )
+    return _source(frame.width, frame.height, frame.pixel_format, stride, frame.yuv_matrix, frame.yuv_range)
+
+
+@lru_cache(maxsize=64)
+def _source(
+    width: int, height: int, pixel_format: PixelFormat, stride: int | None, matrix: YuvMatrix, range_: YuvRange
+) -> Source:
+    """One object for all frames of a camera, so that looking its plan up is quick."""
+    return Source(width, height, pixel_format, stride, matrix=matrix, range=range_)
 
 
 def memory_of(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

@@ -6,9 +6,11 @@ PASS needs a complete, valid inference on a picture in which a defect could have
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import repeat
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,17 @@ from edge_app.errors import ConfigError, RuntimeFault
 from edge_app.verdict import Defect, Judgement, Reason
 
 DEFAULT_SCORE = 0.5
+
+
+class Rule(NamedTuple):
+    """What the recipe says of one label."""
+
+    label: str
+    score: float
+    lowest: float
+    """Score below which a detection is not looked at."""
+    min_size_px: float
+    max_count: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,12 @@ class Recipe:
     def thresholds(self) -> npt.NDArray[np.float32]:
         """[C] the lowest score that matters; what the decoder may leave out is below."""
         return np.minimum(self.score, self.marginal)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The same by label, as numbers of Python: a frame has few detections, and NumPy costs more than they do."""
+        columns = self.score, self.thresholds, self.min_size_px, self.max_count
+        return tuple(map(Rule, self.labels, *(column.tolist() for column in columns)))
 
 
 def make_recipe(
@@ -129,24 +148,22 @@ def judge(detections: Detections | Classes, recipe: Recipe) -> Judgement:
     """
     if not isinstance(detections, Detections):
         raise RuntimeFault("a classifier came into a pipeline that judges defects")
-    counted = _counted(detections, recipe)
-    scores, labels, boxes_px = detections.scores[counted], detections.labels[counted], detections.boxes_px[counted]
-    listed = tuple(map(_defect, labels.tolist(), scores.tolist(), boxes_px.tolist(), repeat(recipe)))
-    firm = scores >= recipe.score[labels]
-    totals = np.bincount(labels[firm], minlength=len(recipe.labels))
-    over = np.flatnonzero(totals > recipe.max_count)
-    if over.size:
-        detail = ", ".join(f"{totals[i]} {recipe.labels[i]}" for i in over)
-        return Judgement(Reason.DEFECT, detail, listed)
+    rules, counted = recipe.rules, _counted(detections, recipe)
+    listed = tuple(_defect(rules[label].label, score, box_px) for label, score, box_px in counted)
+    firm, grey = Counter[int](), ""
+    for label, score, _ in counted:
+        if score >= rules[label].score:
+            firm[label] += 1
+        elif not grey:
+            grey = f"{rules[label].label} at {score:.2f}, in the grey band"
+    over = [label for label in sorted(firm) if firm[label] > rules[label].max_count]
+    if over:
+        return Judgement(Reason.DEFECT, ", ".join(f"{firm[label]} {rules[label].label}" for label in over), listed)
     if detections.truncated:
         return Judgement(Reason.INVALID_OUTPUT, "more candidates than model.max_detections", listed)
     if detections.unsure:
         return Judgement(Reason.MARGINAL, f"{detections.unsure} crops without a sure label", listed)
-    if (~firm).any():
-        best = int(np.flatnonzero(~firm)[0])
-        label = recipe.labels[int(labels[best])]
-        return Judgement(Reason.MARGINAL, f"{label} at {scores[best]:.2f}, in the grey band", listed)
-    return Judgement(Reason.OK, "", listed)
+    return Judgement(Reason.MARGINAL, grey, listed) if grey else Judgement(Reason.OK, "", listed)
 
 
 def judge_crops(found: Detections | Classes, recipe: Recipe, fewest: int) -> Judgement:
@@ -167,18 +184,30 @@ def judge_crops(found: Detections | Classes, recipe: Recipe, fewest: int) -> Jud
     return judgement
 
 
-def _counted(detections: Detections, recipe: Recipe) -> npt.NDArray[np.bool_]:
-    """[N] which detections the recipe looks at: scored, large enough, in an inspected region, not ignored."""
-    boxes, labels = detections.boxes_px, detections.labels
-    longer = np.maximum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1])
-    counted = (detections.scores >= recipe.thresholds[labels]) & (longer >= recipe.min_size_px[labels])
-    if recipe.inspect or recipe.ignore:
-        centres = np.stack(((boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2), axis=1)
-        if recipe.inspect:
-            counted &= np.any([inside(centres, polygon) for polygon in recipe.inspect], axis=0)
-        for polygon in recipe.ignore:
-            counted &= ~inside(centres, polygon)
-    return np.asarray(counted, np.bool_)
+_Counted = tuple[int, float, list[float]]
+"""Label, score, box."""
+
+
+def _counted(detections: Detections, recipe: Recipe) -> list[_Counted]:
+    """Which detections the recipe looks at: scored, large enough, in an inspected region, not ignored."""
+    rules = recipe.rules
+    found = zip(detections.labels.tolist(), detections.scores.tolist(), detections.boxes_px.tolist(), strict=True)
+    counted = [
+        (label, score, box) for label, score, box in found
+        if score >= rules[label].lowest and max(box[2] - box[0], box[3] - box[1]) >= rules[label].min_size_px
+    ]  # fmt: skip
+    if counted and (recipe.inspect or recipe.ignore):
+        looked_at = _looked_at(np.array([box for _, _, box in counted]), recipe)
+        return [one for one, wanted in zip(counted, looked_at.tolist(), strict=True) if wanted]
+    return counted
+
+
+def _looked_at(boxes_px: npt.NDArray[np.float64], recipe: Recipe) -> npt.NDArray[np.bool_]:
+    """[N] whether the middle of each box [N, 4] lies in an inspected region, and in none that is ignored."""
+    middles = (boxes_px[:, :2] + boxes_px[:, 2:]) / 2
+    ignored = [inside(middles, polygon) for polygon in recipe.ignore]
+    inspected = [inside(middles, polygon) for polygon in recipe.inspect] or [np.ones(len(middles), np.bool_)]
+    return np.asarray(np.any(inspected, axis=0) & ~np.any([np.zeros(len(middles), np.bool_), *ignored], axis=0))
 
 
 def inside(points: npt.NDArray[np.floating], polygon: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
@@ -192,6 +221,6 @@ def inside(points: npt.NDArray[np.floating], polygon: npt.NDArray[np.float64]) -
     return np.asarray(crosses.sum(axis=1) % 2 == 1, np.bool_)
 
 
-def _defect(label: int, score: float, box_px: list[float], recipe: Recipe) -> Defect:
+def _defect(label: str, score: float, box_px: list[float]) -> Defect:
     x0, y0, x1, y1 = box_px
-    return Defect(recipe.labels[label], round(score, 4), (round(x0, 1), round(y0, 1), round(x1, 1), round(y1, 1)))
+    return Defect(label, round(score, 4), (round(x0, 1), round(y0, 1), round(x1, 1), round(y1, 1)))

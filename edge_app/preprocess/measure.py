@@ -33,6 +33,8 @@ _EDGE_OF_NOISE, _EDGE_OF_CONTRAST = 4 * 1.4826, 0.4
 """A step is an edge above 4 sigma of the noise (1.4826 times the median step), or above 0.4 of the contrast."""
 _LEVELS = np.arange(256)
 _POWERS = np.stack([_LEVELS**0, _LEVELS, _LEVELS**2], axis=1)
+_PROFILES = 0, MOST_COLUMNS, 2 * MOST_COLUMNS, 2 * MOST_COLUMNS + MOST_ROWS
+"""Where luma and steps by column, then by row, begin among C's counts, behind the histograms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +130,18 @@ def native_ints(source: Source, grid: Grid) -> tuple[int, ...]:
 
 def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:
     """Measures from what C counted: histograms of luma and of steps, sums of columns and rows (see measure.h)."""
-    whole = counts.astype(np.int64)
-    luma, steps = whole[:256], whole[256:768].reshape(2, 256)  # steps: along a row, along a column
-    columns, rows = whole[768 : 768 + 2 * MOST_COLUMNS], whole[768 + 2 * MOST_COLUMNS :]
     points = grid.columns * grid.rows
-    darker = luma.cumsum()
-    contrast = float(_percentile(darker, 0.99) - _percentile(darker, 0.01))
-    noise = float(_percentile((steps[0] + steps[1]).cumsum(), 0.5))
+    luma, steps = counts[:256], counts[256:768].reshape(2, 256)  # steps: along a row, along a column
+    darker = luma.cumsum(dtype=np.int64)
+    one_percent, all_but_one = darker.searchsorted((0.01 * points, 0.99 * points)).tolist()
+    contrast = float(all_but_one - one_percent)
+    smoother = steps.sum(0, dtype=np.int64).cumsum()
+    noise = float(smoother.searchsorted(0.5 * smoother[-1]))
     least_edge = max(min(_EDGE_OF_NOISE * noise, _EDGE_OF_CONTRAST * contrast), _LEAST_EDGE)
-    edges = least_edge < _LEVELS
-    (count_x, sum_x, squares_x), (count_y, sum_y, squares_y) = ((steps * edges) @ _POWERS).tolist()
+    edge = int(least_edge) + 1
+    (count_x, sum_x, squares_x), (count_y, sum_y, squares_y) = (steps[:, edge:] @ _POWERS[edge:]).tolist()
+    means = (counts[768:] / _sampled(grid)).astype(np.float32)
+    luma_columns, edge_columns, luma_rows, edge_rows = (means[start:] for start in _PROFILES)
     return FrameMeasures(
         mean_luma=float(luma @ _LEVELS) / points,
         contrast=contrast,
@@ -148,18 +152,19 @@ def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:
         sharpness_x=_slope(sum_x, squares_x, contrast),
         sharpness_y=_slope(sum_y, squares_y, contrast),
         edge_fraction=(count_x + count_y) / (2 * points),
-        luma_columns=(columns[: grid.columns] / grid.rows).astype(np.float32),
-        edge_columns=(columns[MOST_COLUMNS:][: grid.columns] / grid.rows).astype(np.float32),
-        luma_rows=(rows[: grid.rows] / grid.columns).astype(np.float32),
-        edge_rows=(rows[MOST_ROWS:][: grid.rows] / grid.columns).astype(np.float32),
+        luma_columns=luma_columns[: grid.columns],
+        luma_rows=luma_rows[: grid.rows],
+        edge_columns=edge_columns[: grid.columns],
+        edge_rows=edge_rows[: grid.rows],
         column_step_px=grid.column_step_px,
         row_step_px=grid.row_step_px,
     )
 
 
-def _percentile(reached: Counts, share: float) -> int:
-    """The lowest value that at least this share of the counted points does not exceed; `reached`: how many do not."""
-    return int(reached.searchsorted(share * reached[-1]))
+@lru_cache(maxsize=32)
+def _sampled(grid: Grid) -> npt.NDArray[np.int64]:
+    """How many sample points each entry of the profiles in C's counts is a sum of."""
+    return np.repeat([grid.rows, grid.columns], [2 * MOST_COLUMNS, 2 * MOST_ROWS])
 
 
 def _slope(steps: int, squares: int, contrast: float) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -168,7 +168,7 @@ class ZoneHistory:
         return self._good()
 
     def _good(self) -> ZoneReading:
-        return ZoneReading(self.name, ZoneState.OK, self._believed[-1][1], rate_c_per_s(list(self._believed)))
+        return ZoneReading(self.name, ZoneState.OK, self._believed[-1][1], rate_c_per_s(self._believed))
 
     def _bad(self, t_us: int, state: ZoneState, note: str) -> ZoneReading:
         if self._believed and t_us - self._believed[-1][0] <= GRACE_US:
@@ -202,14 +202,19 @@ class ZoneHistory:
         return None
 
 
-def rate_c_per_s(points: list[tuple[int, float]]) -> float:
+def rate_c_per_s(points: Sequence[tuple[int, float]]) -> float:
     """The slope of a zone, degrees C per second: least squares over (microseconds, C); 0 for too short a time."""
     if len(points) < 3 or points[-1][0] - points[0][0] < LEAST_RATE_SPAN_US:
         return 0.0
-    seconds = [(t - points[0][0]) / 1e6 for t, _ in points]
-    mean_t, mean_c = sum(seconds) / len(points), sum(c for _, c in points) / len(points)
-    spread = sum((t - mean_t) ** 2 for t in seconds)
-    return sum((t - mean_t) * (c - mean_c) for t, (_, c) in zip(seconds, points, strict=True)) / spread
+    first_us = points[0][0]
+    seconds, temps_c = [(t - first_us) / 1e6 for t, _ in points], [c for _, c in points]
+    mean_t, mean_c = sum(seconds) / len(points), sum(temps_c) / len(points)
+    spread = along = 0.0
+    for t, c in zip(seconds, temps_c, strict=True):
+        t -= mean_t
+        spread += t * t
+        along += t * (c - mean_c)
+    return along / spread
 
 
 class ZoneReader:
@@ -219,7 +224,7 @@ class ZoneReader:
         self._zones = zones
         self._frozen_us = round(frozen_s * 1e6)
         self._histories = {z.zone.name: ZoneHistory(z.zone.name) for z in zones}
-        self._others_c: dict[str, tuple[int, dict[str, float]]] = {}
+        self._all_c: dict[str, tuple[int, dict[str, float]]] = {}
 
     def read(self, t_us: int) -> ZoneSnapshot:
         """Every zone, now."""
@@ -235,11 +240,12 @@ class ZoneReader:
         since_us = self._histories[reading.name].same_since_us
         if reading.state is not ZoneState.OK or since_us is None:
             return reading
-        then_us, then_c = self._others_c.get(reading.name, (-1, {}))
+        then_us, then_c = self._all_c.get(reading.name, (-1, {}))
         if then_us != since_us:  # the value is new: what the others say now is what they are compared with later
-            self._others_c[reading.name] = (since_us, {n: c for n, c in temps_c.items() if n != reading.name})
+            self._all_c[reading.name] = (since_us, temps_c)
             return reading
-        moved = [abs(temps_c[name] - c) >= FROZEN_OTHERS_MOVED_C for name, c in then_c.items() if name in temps_c]
+        others = [name for name in then_c if name in temps_c and name != reading.name]
+        moved = [abs(temps_c[name] - then_c[name]) >= FROZEN_OTHERS_MOVED_C for name in others]
         patience = self._frozen_us if any(moved) else FROZEN_ALONE * self._frozen_us
         if t_us - since_us < patience or (moved and not any(moved)):
             return reading

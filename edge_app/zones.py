@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class ZoneGroup(StrEnum):
@@ -51,8 +52,7 @@ class Zone:
     trips: tuple[Trip, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneReading:
+class ZoneReading(NamedTuple):
     """One zone, once. `temp_c` is None unless `state` is OK."""
 
     name: str
@@ -81,8 +81,14 @@ class ZoneSnapshot:
     """By name, in tenths of a degree; None where unknown."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "known", {r.name: r for r in self.readings if r.known_c is not None})
-        temps_c = {r.name: None if r.known_c is None else round(r.known_c, 1) for r in self.readings}
+        known: dict[str, ZoneReading] = {}
+        temps_c: dict[str, float | None] = {}
+        for reading in self.readings:
+            temp_c = temps_c[reading.name] = reading.known_c
+            if temp_c is not None:
+                known[reading.name] = reading
+                temps_c[reading.name] = round(temp_c, 1)
+        object.__setattr__(self, "known", known)
         object.__setattr__(self, "temps_c", temps_c)
 
     def state_of(self, name: str) -> ZoneState:

@@ -10,12 +10,15 @@ import argparse
 import random
 from pathlib import Path
 
+from rich.progress import Progress
+
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.errors import ExitCode
 from edge_app.simulation.loop import simulate
 from edge_app.simulation.plant import Constants, Plant
-from edge_app.simulation.report import as_json, plot, rows
-from edge_app.simulation.scenario import NAMES, load_scenario
+from edge_app.simulation.record import Run
+from edge_app.simulation.report import as_json, check_plot, plot, rows
+from edge_app.simulation.scenario import NAMES, Scenario, load_scenario
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plays the scenario; CHECK_FAILED if a trigger was lost with the scheduler."""
     scenario = load_scenario(args.scenario)
-    with people().status(f"{scenario.name}: {scenario.minutes:g} minutes"):
-        without = simulate(scenario, scheduled=False)
-        main = without if args.without_scheduler else simulate(scenario)
+    if args.plot is not None:
+        check_plot(args.plot)
+    console = people()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        without = shown(progress, scenario, scheduled=False)
+        main = without if args.without_scheduler else shown(progress, scenario, scheduled=True)
     other = None if args.without_scheduler else without
     if args.plot is not None:
         plant = Plant(Constants(), scenario.air_at(0.0), random.Random(scenario.seed))
@@ -49,3 +55,10 @@ def run(args: argparse.Namespace) -> int:
         print_table(title, ("", *columns), rows(main, other))
     lost = not args.without_scheduler and main.lost > 0
     return int(ExitCode.CHECK_FAILED if lost else ExitCode.OK)
+
+
+def shown(progress: Progress, scenario: Scenario, scheduled: bool) -> Run:
+    """Plays the scenario under a progress bar of its minutes."""
+    name = f"{scenario.name}, {'with' if scheduled else 'without'} scheduler"
+    bar = progress.add_task(name, total=scenario.minutes)
+    return simulate(scenario, scheduled=scheduled, on_minute=lambda minute: progress.update(bar, completed=minute))

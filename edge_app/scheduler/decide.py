@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from edge_app.scheduler.drift import median, observe
 from edge_app.scheduler.explain import Picture, explain
-from edge_app.scheduler.faults import Phase, advance, apply_event
+from edge_app.scheduler.faults import Healths, Phase, advance, apply_event
 from edge_app.scheduler.fit import Fit
 from edge_app.scheduler.heat import Allowance, allowance, choose, levels
 from edge_app.scheduler.lost import LEARN_WHILE_US, Rises, guarded, learn
@@ -41,7 +40,7 @@ def decide(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     for event in inputs.events:
         health = apply_event(policy, health, event, inputs.now_us)
     for observation in inputs.observations:
-        meters = _observed(policy, meters, observation, inputs.now_us)
+        meters = _observed(policy, meters, held.rung, observation, inputs.now_us)
     known = State(health, meters, pace, held)
     if _is_news(held, inputs):
         return _think(policy, known, inputs)
@@ -70,9 +69,12 @@ def _arrived(pace: Pace, credit: float, now_us: int) -> Pace:
     return Pace(now_us, (), median(intervals), credit)
 
 
-def _observed(policy: Policy, meters: Meters, seen: Observation, now_us: int) -> Meters:
+def _observed(policy: Policy, meters: Meters, present: Rung | None, seen: Observation, now_us: int) -> Meters:
     tracks, other_us, others = meters
-    step = step_of(policy, seen.plan, seen.power_mode)
+    if present is not None and present.plan is seen.plan and present.power_mode is seen.power_mode:
+        step: int | None = present.step
+    else:
+        step = step_of(policy, seen.plan, seen.power_mode)
     if step is not None:
         track = observe(tracks[step], seen.infer_us, now_us, policy.config.drift)
         tracks = (*tracks[:step], track, *tracks[step + 1 :])
@@ -103,14 +105,13 @@ def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     cold = is_cold(policy, was.cold, inputs.zones)
     health, actions = advance(policy, state.health, now, cold)
     rises = _learnt(policy, state, inputs)
-    held = was._replace(cold=cold, deadline_us=inputs.deadline_us, operator=inputs.operator, rises=rises)
-    state = State(health, state.meters, state.pace, held)
-    usable = _usable(policy, state)
+    usable = _usable(policy, health, state, inputs.operator)
     trial = NO_TRIAL
     # By the last decision, not by these zones. Where a zone is lost the rate is low for caution, not for the ladder.
     if was.rung is not None and policy.config.trigger == "external" and "sensor_lost" not in was.decision.degraded:
         trial = next_trial(policy.config.trial, was.trial, usable, was.rung, now)
-    state = state._replace(held=held._replace(trial=trial))
+    held = was._replace(cold=cold, deadline_us=inputs.deadline_us, operator=inputs.operator, rises=rises, trial=trial)
+    state = State(health, state.meters, state.pace, held)
     drifted = drifted_groups(policy, state, now)
     hot = guarded(policy, held.rises, levels(policy, inputs.zones, now, drifted), inputs.zones)
     more = leeway(policy.config.trial, state.held.trial, now)
@@ -119,7 +120,7 @@ def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     rung = _next_rung(policy, state, usable, allowed, fit, now)
     decision = explain(Picture(policy, state, inputs, rung, hot, allowed, fit, drifted))
     state = _settled(state, rung, decision, inputs)
-    return state, replace(decision, actions=actions) if actions else decision
+    return state, decision._replace(actions=actions) if actions else decision
 
 
 def _learnt(policy: Policy, state: State, inputs: Inputs) -> Rises:
@@ -162,13 +163,14 @@ def drifted_groups(policy: Policy, state: State, now_us: int) -> tuple[bool, boo
     return plans != {PlanKind.CPU}, plans != {PlanKind.HTP}, False
 
 
-def _usable(policy: Policy, state: State) -> frozenset[PlanKind]:
+def _usable(policy: Policy, healths: Healths, state: State, operator: PlanKind | None) -> frozenset[PlanKind]:
     """Plans that are ready and may be switched to from the present one; any, before the first trigger."""
-    ready = {plan for plan, health in state.health.items() if health.phase is Phase.READY}
+    ready = [plan for plan, health in healths.items() if health.phase is Phase.READY]
     if state.held.rung is not None and state.pace.last_us != 0:
-        ready = {plan for plan in ready if policy.may_switch(state.held.rung.plan, plan)}
-    if state.held.operator in ready:
-        return frozenset({state.held.operator})
+        present = state.held.rung.plan
+        ready = [plan for plan in ready if policy.may_switch(present, plan)]
+    if operator in ready:
+        return frozenset({operator})
     return frozenset(ready)
 
 

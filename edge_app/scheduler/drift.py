@@ -44,7 +44,8 @@ def observe(track: Track, infer_us: int, now_us: int, drift: Drift) -> Track:
     """One more run. The same Track but for its batch until a batch is full."""
     batch = (*track.batch, infer_us)
     if len(batch) < drift.batch:
-        return track._replace(batch=batch)
+        baseline_us, tail_us, best_tail_us, seen_us, _, *rest = track
+        return Track(baseline_us, tail_us, best_tail_us, seen_us, batch, *rest)
     return _close_batch(track, batch, now_us, drift)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from edge_app.qnn_errors import explain_qnn
@@ -16,6 +17,11 @@ from edge_app.verdict import Placement, PlanKind, SchedReason
 Why = tuple[SchedReason, str]
 ON_THE_WAY = (Phase.LOADING, Phase.UNPROVEN, Phase.TESTING)
 OUT = (Phase.OPEN, Phase.BARRED)
+THROTTLED = Alarm(
+    "THROTTLED",
+    "runs have become slower than their own baseline",
+    "the chip throttles without saying so: check cooling and what else runs on the board",
+)
 
 
 class Picture(NamedTuple):
@@ -160,30 +166,24 @@ def alarms(picture: Picture) -> tuple[Alarm, ...]:
                 )
             )
         elif level.share <= LEAST_SHARE:
-            found.append(
-                Alarm(
-                    "OVERHEAT",
-                    f"zone {level.zone} is at its trip point or will be soon",
-                    "check fan, dust and the cabinet's temperature",
-                )
-            )
+            found.append(_overheat(level.zone))
     if any(picture.drifted):
-        found.append(
-            Alarm(
-                "THROTTLED",
-                "runs have become slower than their own baseline",
-                "the chip throttles without saying so: check cooling and what else runs on the board",
-            )
-        )
+        found.append(THROTTLED)
     if picture.rung is not None and picture.rung.rate < 1.0:
-        found.append(
-            Alarm(
-                "RATE_REDUCED",
-                f"only {picture.rung.rate:.0%} of triggers are inspected",
-                "the others are UNKNOWN/OVERLOAD; see the reason in the results' sched",
-            )
-        )
+        found.append(_rate_reduced(picture.rung.rate))
     return _one_of_each(found) if len(found) > 1 else tuple(found)
+
+
+@cache
+def _overheat(zone: str) -> Alarm:
+    remedy = "check fan, dust and the cabinet's temperature"
+    return Alarm("OVERHEAT", f"zone {zone} is at its trip point or will be soon", remedy)
+
+
+@cache
+def _rate_reduced(rate: float) -> Alarm:
+    remedy = "the others are UNKNOWN/OVERLOAD; see the reason in the results' sched"
+    return Alarm("RATE_REDUCED", f"only {rate:.0%} of triggers are inspected", remedy)
 
 
 def _one_of_each(alarms_found: list[Alarm]) -> tuple[Alarm, ...]:

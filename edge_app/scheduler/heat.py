@@ -9,8 +9,9 @@ hotter only ever excludes rungs by their heat in that zone. tests/unit/test_sche
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from operator import itemgetter
 from typing import NamedTuple
 
 from edge_app.scheduler.policy import GROUPS, HOT_SHARE, UNKNOWN_SHARE, Heat, Policy, Rung
@@ -57,26 +58,33 @@ def levels(policy: Policy, snapshot: ZoneSnapshot | None, now_us: int, drifted: 
         drifted: groups whose plan runs slower than it should: they count as hot whatever their zones say.
     """
     stale = snapshot is not None and now_us - snapshot.t_us > policy.stale_us
-    nsp, cpu, skin = (_group_level(policy, g, snapshot, stale) for g in range(3))
+    known = {} if snapshot is None or stale else snapshot.known
+    nsp, cpu, skin = [_group_level(policy, g, snapshot, known, stale) for g in range(3)]
     if any(drifted):
         nsp, cpu, skin = (_unless_drifted(level, d) for level, d in zip((nsp, cpu, skin), drifted, strict=True))
     return nsp, cpu, skin
 
 
-def _group_level(policy: Policy, group: int, snapshot: ZoneSnapshot | None, stale: bool) -> Level:
+def _group_level(
+    policy: Policy, group: int, snapshot: ZoneSnapshot | None, known: Mapping[str, ZoneReading], stale: bool
+) -> Level:
     if not policy.watched[group]:
         return UNLIMITED
     zones = policy.zones_of[group]
     if not zones:
         return Level(UNKNOWN_SHARE, UNKNOWN_SHARE, Cause.UNKNOWN, True, f"there is no {GROUPS[group]} zone")
-    known = {} if snapshot is None or stale else snapshot.known
     lookahead_s, hysteresis_k = policy.config.lookahead_s, policy.config.hysteresis_k
     top, share_more = COOL, 1.0
     for limits, names in zones:
         hottest_c, hottest, unknown_c = -math.inf, "", limits.unknown_c
         for name in names:
             reading = known.get(name)
-            temp_c = unknown_c if reading is None else soon(reading, lookahead_s)
+            if reading is None:
+                temp_c = unknown_c
+            else:  # `soon`, without the call: there are many zones
+                temp_c = reading.temp_c or 0.0
+                if reading.rate_c_per_s > 0.0:
+                    temp_c += reading.rate_c_per_s * lookahead_s
             if temp_c > hottest_c:
                 hottest_c, hottest = temp_c, name
         if hottest_c + hysteresis_k <= limits.warm_c:
@@ -128,7 +136,16 @@ class Allowance(NamedTuple):
 
     def overload(self, heat: Heat) -> float:
         """The worst ratio of a group, 1 if it fits."""
-        return 1.0 if self.fits(heat) else max(1.0, max(self.overloads(heat)))
+        (s0, s1, s2), (m0, m1, m2), (p0, p1, p2), (f0, f1, f2) = self
+        h0, h1, h2 = heat
+        worst = 1.0
+        if h0 > f0:
+            worst = h0 / (m0 if h0 > p0 else s0)
+        if h1 > f1:
+            worst = max(worst, h1 / (m1 if h1 > p1 else s1))
+        if h2 > f2:
+            worst = max(worst, h2 / (m2 if h2 > p2 else s2))
+        return worst
 
 
 def allowance(policy: Policy, now: Levels, present: Heat, leeway: float = 1.0) -> Allowance:
@@ -159,23 +176,34 @@ def choose(policy: Policy, plans: frozenset[PlanKind], most: Callable[[int], flo
         most: the highest rate at which a step may be used. Asked once a step.
         allowed: now.
     """
-    lowest, left = policy.lowest[0].rate, sum(len(policy.steps_of[plan]) for plan in plans)
-    highest: list[float | None] = [None if step.plan in plans else -1.0 for step in policy.steps]
-    for rung in policy.rungs:
-        rate = highest[rung.step]
-        if rate is None:
-            rate = cool_rate(policy.steps[rung.step].heat, allowed.most)
-            rate = min(rate, most(rung.step)) if rate >= lowest else -1.0
-            highest[rung.step] = rate
-            left -= rate < lowest
-        if rung.rate <= rate:
-            return rung
-        if not left:
-            break
-    # Of one step, the lowest rate exceeds them least.
-    usable = [rung for rung in policy.lowest if rung.plan in plans]
-    usable.sort(key=lambda rung: allowed.overload(rung.heat))
-    return next((rung for rung in usable if rung.rate <= most(rung.step)), None)
+    lowest = policy.lowest[0].rate
+    for steps in policy.ranks if allowed.fits(policy.least) else ():
+        best, best_rate = None, 0.0
+        for rungs in steps:
+            top = rungs[0]
+            if top.plan not in plans:
+                continue
+            rate = cool_rate(top.heat, allowed.most)
+            if rate < lowest or rate <= best_rate:
+                continue
+            rate = min(rate, most(top.step))
+            rung = next((rung for rung in rungs if rung.rate <= rate), None)
+            if rung is not None and rung.rate > best_rate:
+                best, best_rate = rung, rung.rate
+                if rung is top:
+                    break
+        if best is not None:
+            return best
+    return _least_too_much(policy, plans, most, allowed)
+
+
+def _least_too_much(
+    policy: Policy, plans: frozenset[PlanKind], most: Callable[[int], float], allowed: Allowance
+) -> Rung | None:
+    """The first of those that exceed the allowances least: of one step, that is its lowest rate."""
+    usable = [(allowed.overload(rung.heat), rung) for rung in policy.lowest if rung.plan in plans]
+    usable.sort(key=itemgetter(0))
+    return next((rung for _, rung in usable if rung.rate <= most(rung.step)), None)
 
 
 def cool_rate(heat: Heat, most: Heat) -> float:

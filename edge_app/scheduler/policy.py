@@ -95,8 +95,13 @@ class Policy:
     """Indices of each plan's steps."""
     rungs: tuple[Rung, ...]
     """In the order in which they are preferred."""
+    ranks: tuple[tuple[tuple[Rung, ...], ...], ...]
+    """The same order for who looks for the first that fits: a rank's highest rate, and of its steps the first. Each
+    step has its rungs by falling rate."""
     lowest: tuple[Rung, ...]
     """Those of the lowest rate, in that order: one for each step."""
+    least: Heat
+    """The least that a rung puts into each group: where that does not fit, none does."""
     peak: Heat
     """The most heat that any rung puts into each group."""
     limits: Mapping[str, Limits]
@@ -163,7 +168,9 @@ def build_policy(
         steps=steps,
         steps_of={plan: tuple(i for i, step in enumerate(steps) if step.plan is plan) for plan in order},
         rungs=rungs,
+        ranks=_ranks(rungs, order, config),
         lowest=tuple(rung for rung in rungs if rung.rate == config.rates[-1]),
+        least=(_least(rungs, 0), _least(rungs, 1), _least(rungs, 2)),
         peak=(_peak(steps, 0), _peak(steps, 1), _peak(steps, 2)),
         limits=limits,
         zones_of=(_zones_of(limits, 0), _zones_of(limits, 1), _zones_of(limits, 2)),
@@ -181,6 +188,10 @@ def build_policy(
 
 def _peak(steps: tuple[Step, ...], group: int) -> float:
     return max(LEAST_PEAK_W, *(step.heat[group] for step in steps))
+
+
+def _least(rungs: tuple[Rung, ...], group: int) -> float:
+    return min(rung.heat[group] for rung in rungs)
 
 
 def _zones_of(limits: Mapping[str, Limits], group: int) -> Zones:
@@ -211,6 +222,19 @@ def _rungs(steps: tuple[Step, ...], order: tuple[PlanKind, ...], config: Schedul
     else:
         rungs.sort(key=lambda pair: (order.index(pair[1].plan), -pair[1].rate, pair[0]))
     return tuple(rung for _, rung in rungs)
+
+
+def _ranks(
+    rungs: tuple[Rung, ...], order: tuple[PlanKind, ...], config: Scheduler
+) -> tuple[tuple[tuple[Rung, ...], ...], ...]:
+    """All steps in one rank where the rate comes last, else a rank for each plan."""
+    by_step: dict[int, list[Rung]] = {}
+    for rung in rungs:
+        by_step.setdefault(rung.step, []).append(rung)
+    steps = [tuple(by_step[step]) for step in sorted(by_step)]
+    if config.trigger == "external":
+        return (tuple(steps),)
+    return tuple(tuple(step for step in steps if step[0].plan is plan) for plan in order)
 
 
 def _rule(config: Scheduler, group: ZoneGroup) -> ZoneRule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from edge_app.verdict import Placement, PlanKind, PowerMode
 from edge_app.zones import ZoneSnapshot
@@ -44,8 +45,7 @@ class Event:
     """LOADED: of a run in each power mode that was measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """One run that ended well: where, and how long."""
 
     plan: PlanKind
@@ -55,8 +55,7 @@ class Observation:
     """What the frame spent outside the run: waiting, preprocess, decode."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(NamedTuple):
     """All that a decision depends on besides the state. Times are of the monotonic clock."""
 
     now_us: int
@@ -96,8 +95,7 @@ class Alarm:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The answer: where the next frame runs, why, and what else there is to do."""
 
     placement: Placement | None

@@ -7,9 +7,8 @@ always, takes no notice of temperatures, dies when the NPU fails, and is started
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from edge_app.scheduler import (
     ActionKind,
@@ -35,8 +34,7 @@ AGREE = ((PlanKind.HTP, PlanKind.HYBRID), (PlanKind.HTP, PlanKind.CPU), (PlanKin
 TIMEOUT_US = 3_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """What one frame took and how it ended."""
 
     done_us: int
@@ -146,8 +144,9 @@ class Scheduled:
         return {mode: round(world.plant.run(plan, mode)[0] * 1000) for mode in modes}
 
     def _decide(self, world: World) -> Placement | None:
-        due = tuple(event for at_us, event in self._pending if at_us <= world.t_us)
-        if due:
+        due: tuple[Event, ...] = ()
+        if self._pending:
+            due = tuple(event for at_us, event in self._pending if at_us <= world.t_us)
             self._pending = [item for item in self._pending if item[0] > world.t_us]
         inputs = Inputs(world.t_us, self._snapshot, due, self._seen, self._deadline_us)
         self.state, decision = decide(self.policy, self.state, inputs)
@@ -170,8 +169,9 @@ class Scheduled:
 
     def _if_still_up(self, placement: Placement, now_us: int, t_us: int) -> Placement:
         """A frame that waited behind a hung run does not go to the NPU after it: the line looks again."""
-        hung = any(e.kind is EventKind.TIMEOUT and at_us <= now_us for at_us, e in self._pending)
-        if not hung or placement.plan is PlanKind.CPU:
+        if not self._pending or placement.plan is PlanKind.CPU:
+            return placement
+        if not any(e.kind is EventKind.TIMEOUT and at_us <= now_us for at_us, e in self._pending):
             return placement
         left_us = t_us + self._deadline_us - now_us
         again = retry_plan(self.policy, self.state, (PlanKind.HTP, PlanKind.HYBRID), left_us, now_us)

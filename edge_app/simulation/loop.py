@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable
 
 from edge_app.simulation.applications import Application, Scheduled, Served, Unscheduled
 from edge_app.simulation.plant import FULL_CLOCK_GHZ, Constants, Plant
 from edge_app.simulation.record import Run, Sample
 from edge_app.simulation.scenario import Scenario
 from edge_app.simulation.world import EPOCH_US, World
-from edge_app.verdict import Placement
+from edge_app.verdict import Placement, SchedReason
 
 HEAT_EVERY_S = 1.0
 """The board is moved on in steps of this: far below its fastest time constant, and no finer than its zones are read."""
@@ -17,26 +19,35 @@ SAMPLE_EVERY_S = 5.0
 """Of the time series for the plot."""
 
 
-def simulate(scenario: Scenario, constants: Constants | None = None, scheduled: bool = True) -> Run:
+def simulate(
+    scenario: Scenario,
+    constants: Constants | None = None,
+    scheduled: bool = True,
+    on_minute: Callable[[float], None] = lambda _minute: None,
+) -> Run:
     """Plays a scenario.
 
     Args:
         scenario: what happens.
         constants: of the board; None: as shipped.
         scheduled: with the real scheduler; False: as an application without one.
+        on_minute: told now and then how many minutes were played.
     """
     plant = Plant(constants or Constants(), scenario.air_at(0.0), random.Random(scenario.seed), scenario.fan_at(0.0))
     world = World(scenario, plant)
     application: Application = Scheduled(world) if scheduled else Unscheduled(world)
-    run = Run()
+    run, outcomes, reasons = Run(), Counter[str](), Counter[SchedReason]()
     last = application.placement
     warmed_s = next_sample_s = nsp_j = cpu_j = 0.0
     for frame in range(round(scenario.minutes * 60 * scenario.fps)):
         world.t_us = EPOCH_US + round(frame / scenario.fps * 1e6)
         served = application.frame(world, run)
-        run.frames += 1
-        setattr(run, served.outcome, getattr(run, served.outcome) + 1)
-        last = _count_changes(run, last, application.placement)
+        outcomes[served.outcome] += 1
+        placement = application.placement
+        if placement is not None:
+            reasons[placement.reason] += 1
+            if placement is not last:
+                last = _count_change(run, last, placement)
         nsp_j, cpu_j = nsp_j + served.nsp_j, cpu_j + served.cpu_j
         end_s = (frame + 1) / scenario.fps
         if end_s - warmed_s >= HEAT_EVERY_S:
@@ -45,15 +56,16 @@ def simulate(scenario: Scenario, constants: Constants | None = None, scheduled: 
             warmed_s, nsp_j, cpu_j = end_s, 0.0, 0.0
         if end_s >= next_sample_s:
             next_sample_s += SAMPLE_EVERY_S
-            run.series.append(_sample(end_s, plant, application.placement, served))
+            on_minute(end_s / 60)
+            run.series.append(_sample(end_s, plant, placement, served))
+    for outcome, count in outcomes.items():
+        setattr(run, outcome, count)
+    run.frames, run.reasons = outcomes.total(), dict(reasons)
     return run
 
 
-def _count_changes(run: Run, was: Placement | None, now: Placement | None) -> Placement | None:
-    if now is None:
-        return was
-    run.reasons[now.reason] = run.reasons.get(now.reason, 0) + 1
-    if was is not None and now is not was:
+def _count_change(run: Run, was: Placement | None, now: Placement) -> Placement:
+    if was is not None:
         if now.plan is not was.plan:
             run.switches += 1
         elif (now.power_mode, now.rate) != (was.power_mode, was.rate):

@@ -90,6 +90,10 @@ class Constants:
 
 ZONES = ("nsp", "cpu", "skin")
 Temps = tuple[float, float, float]
+Clocks = tuple[PlanKind, PowerMode, int, int]
+"""A plan in a power mode, and how far NPU and CPU are throttled."""
+Phases = tuple[float, float, float, float]
+"""Of a run: milliseconds on the NPU, its share of full power, milliseconds on the CPU, its share."""
 
 
 @dataclass(slots=True)
@@ -130,6 +134,8 @@ class Plant:
     nsp: Throttle = field(init=False)
     cpu: Throttle = field(init=False)
     _poll_in_s: float = 0.0
+    _runs: dict[Clocks, Phases] = field(default_factory=dict)
+    """What a run takes before noise, by what decides it: worked out once."""
 
     def __post_init__(self) -> None:
         k = self.constants
@@ -155,15 +161,24 @@ class Plant:
 
     def run(self, plan: PlanKind, mode: PowerMode) -> tuple[float, float, float]:
         """One inference: its milliseconds, and the joules that it puts into NPU and CPU."""
+        clocks = plan, mode, self.nsp.level, self.cpu.level
+        known = self._runs.get(clocks)
+        if known is None:
+            known = self._runs[clocks] = self._noiseless(plan, mode)
+        nsp_ms, nsp_share, cpu_ms, cpu_share = known
+        k = self.constants
+        noise = 1.0 + self.random.gauss(0.0, k.latency_noise)
+        nsp_ms, cpu_ms = nsp_ms * noise, cpu_ms * noise
+        nsp_j = nsp_ms / 1000 * k.nsp_busy_w * nsp_share
+        cpu_j = cpu_ms / 1000 * k.cpu_busy_w * cpu_share
+        return nsp_ms + cpu_ms, nsp_j, cpu_j
+
+    def _noiseless(self, plan: PlanKind, mode: PowerMode) -> Phases:
         k = self.constants
         nsp_ms = {PlanKind.HTP: k.htp_ms, PlanKind.HYBRID: k.hybrid_nsp_ms}.get(plan, 0.0)
         cpu_ms = {PlanKind.HYBRID: k.hybrid_cpu_ms, PlanKind.CPU: k.cpu_ms}.get(plan, 0.0)
-        noise = 1.0 + self.random.gauss(0.0, k.latency_noise)
         nsp_share, cpu_share = self.clock_share(mode), self.cpu.share
-        nsp_ms, cpu_ms = nsp_ms / nsp_share * noise, cpu_ms / cpu_share * noise
-        nsp_j = nsp_ms / 1000 * k.nsp_busy_w * nsp_share**k.power_exponent
-        cpu_j = cpu_ms / 1000 * k.cpu_busy_w * cpu_share**k.power_exponent
-        return nsp_ms + cpu_ms, nsp_j, cpu_j
+        return (nsp_ms / nsp_share, nsp_share**k.power_exponent, cpu_ms / cpu_share, cpu_share**k.power_exponent)
 
     def starts(self, plan: PlanKind) -> bool:
         """Whether a session of this plan comes up at the present temperature."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from edge_app.simulation.record import Run, Sample
 from edge_app.simulation.scenario import Scenario
 from edge_app.verdict import PlanKind, PowerMode
 
+PLOTS = (".png", ".svg", ".pdf")
 COUNTERS = (
     ("frames", "triggers"),
     ("inspected", "verdict in time"),
@@ -66,14 +68,14 @@ def _reasons(run: Run) -> str:
     return ", ".join(f"{reason} {count / total:.0%}" for reason, count in ordered)
 
 
-def plot(file: Path, scenario: Scenario, run: Run, other: Run | None, plant: Plant) -> None:
-    """Draws temperature, plan, power mode, rate, and latency against the deadline.
+def check_plot(file: Path) -> None:
+    """Before a long run: whether a plot can be drawn into this file.
 
     Raises:
-        ConfigError: matplotlib is not installed, or the file can't be written.
+        ConfigError: matplotlib is not installed, it draws no such files, or this one can't be written.
     """
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             "matplotlib is needed for a plot",
@@ -81,6 +83,24 @@ def plot(file: Path, scenario: Scenario, run: Run, other: Run | None, plant: Pla
             got="not installed",
             remedy="pip install 'edge_app[toolchain]'",
         ) from error
+    if file.suffix.lower() not in PLOTS:
+        raise _not_drawn(file, f"{file.suffix or 'no suffix'}")
+    if file.is_dir():
+        raise _not_drawn(file, "a folder")
+    if not file.parent.is_dir():
+        raise _not_drawn(file, f"there is no folder {file.parent}")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise _not_drawn(file, "permission denied")
+
+
+def plot(file: Path, scenario: Scenario, run: Run, other: Run | None, plant: Plant) -> None:
+    """Draws temperature, plan, power mode, rate, and latency against the deadline.
+
+    Raises:
+        ConfigError: the file can't be written; see also `check_plot`.
+    """
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11, 9), layout="constrained")
     temperature, steps, latency = figure.subplots(3, 1, sharex=True)
     figure.suptitle(scenario.title or scenario.name)
@@ -89,13 +109,13 @@ def plot(file: Path, scenario: Scenario, run: Run, other: Run | None, plant: Pla
     _draw_latency(latency, scenario, run, other)
     try:
         figure.savefig(file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            "the plot can't be written",
-            where=f"--plot {file}",
-            got=str(error),
-            wanted="a .png, .svg or .pdf in a folder that can be written",
-        ) from error
+    except OSError as error:
+        raise _not_drawn(file, str(error)) from error
+
+
+def _not_drawn(file: Path, got: str) -> ConfigError:
+    wanted = f"a {', '.join(PLOTS)} in a folder that can be written"
+    return ConfigError("the plot can't be written", where=f"--plot {file}", got=got, wanted=wanted)
 
 
 def _hours(series: list[Sample]) -> list[float]:

@@ -14,6 +14,7 @@ from edge_app.errors import ConfigError
 
 SHIPPED = Path(__file__).parent / "scenarios"
 NAMES = ("cold-start", "hot-hall", "fan-failure", "sensor-loss", "npu-loss", "day")
+AIR_C = (-60.0, 120.0)
 
 
 class Point(Section):
@@ -66,6 +67,14 @@ class Scenario(Section):
                 raise ValueError(f"{name}: wanted rising at_min, got {times}")
         if round(self.minutes * 60 * self.fps) < 1:
             raise ValueError(f"minutes: wanted time for one trigger at least, got {self.minutes:g} at {self.fps:g}/s")
+        for point in self.air_c:
+            if not AIR_C[0] <= point.value <= AIR_C[1]:
+                raise ValueError(f"air_c: wanted {AIR_C[0]:g} to {AIR_C[1]:g} C, got {point.value:g}")
+        for name, faults in (("sensors", self.sensors), ("npu", self.npu)):
+            for fault in faults:
+                if fault.to_min is not None and fault.to_min <= fault.from_min:
+                    span = f"{fault.from_min:g} to {fault.to_min:g}"
+                    raise ValueError(f"{name}: wanted to_min after from_min, got {span}")
         if any(point.value <= 0 for point in self.fan):
             raise ValueError("fan: wanted values above 0; a fan that stands still leaves about 0.4")
         return self

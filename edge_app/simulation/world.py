@@ -35,6 +35,8 @@ class World:
 
     def npu_fault(self) -> str | None:
         """How the NPU fails now, if it does."""
+        if not self.scenario.npu:
+            return None
         return next((f.fault for f in self.scenario.npu if is_between(self.minute, f.from_min, f.to_min)), None)
 
     def starts(self, plan: PlanKind) -> bool:

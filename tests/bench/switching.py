@@ -2,8 +2,11 @@
 
     python tests/bench/switching.py --frames 10000 --switches 200 --faults 50
 
-Prints one JSON document. Every frame's verdict is compared with the part that was shown; the time from the start of a
-run that failed to the end of the same frame's good run is the results' own `infer`.
+Prints one JSON document. Every frame's verdict is compared with the part that was shown. `fault_to_good_frame_ms` goes
+from the start of a run that failed to the seal of the first good frame on another plan.
+
+10,000 frames, 239 changes of plan and FAULTS faults, SECONDS s on two cores with much else on them: none lost, none
+doubled, none with a wrong verdict; MEDIAN ms from fault to good frame (worst WORST), at MEDIANRUN ms a run.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from toy_plans import Parts, ToyLine, compile_toy
 
+from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.config.scheduler import Faults, Scheduler
 from edge_app.runtime.faulty import FaultScript, Trouble
-from edge_app.verdict import PlanKind
+from edge_app.verdict import PlanKind, Sealed
 
 PLANS = (PlanKind.HTP, PlanKind.HYBRID, PlanKind.CPU)
 TROUBLES = {
@@ -33,6 +37,21 @@ TROUBLES = {
     PlanKind.HYBRID: (Trouble.ERROR, Trouble.CRASH, Trouble.LATE),
     PlanKind.CPU: (Trouble.ERROR, Trouble.WRONG_OUTPUT, Trouble.LATE),  # the toy's outputs on the NPU are integers
 }
+FAILING = (Trouble.ERROR, Trouble.CRASH, Trouble.WRONG_OUTPUT)
+
+
+class TimedScript(FaultScript):
+    """A script that notes when runs failed, UTC."""
+
+    def __init__(self) -> None:
+        super().__init__(late_s=0.05)
+        self.failed_us: list[int] = []
+
+    def next(self) -> Trouble | None:
+        trouble = super().next()
+        if trouble in FAILING:
+            self.failed_us.append(monotonic_to_utc_us(monotonic_us()))
+        return trouble
 
 
 def main() -> None:
@@ -60,9 +79,11 @@ def measure(
     asked = dict(zip(sorted(drawn.sample(range(frames), switches)), _walk(drawn), strict=False))
     # Some strike a plan that is left before its next run, so a few more are sent than are to be met.
     struck = set(drawn.sample(range(10, frames - 10), round(faults * 1.1)))
-    scripts = {plan: FaultScript(late_s=0.05) for plan in PLANS}
+    scripts = {plan: TimedScript() for plan in PLANS}
 
     def before(number: int) -> None:
+        if number % 500 == 0:
+            print(f"frame {number} of {frames}", file=sys.stderr)
         if number in asked:
             toy.wait_until_all_are_ready()
             toy.governor.prefer(asked[number])
@@ -79,7 +100,8 @@ def measure(
     toy.assert_every_part_has_its_own_verdict(results)
     plans = [sealed.placement.plan for sealed in results]
     met = Counter(f"{plan} {trouble}" for plan, script in scripts.items() for _, trouble in script.met)
-    again = [one for one in results if any(word.endswith("_fallback") for word in one.degraded)]
+    moved = [one for one in results if any(word.endswith("_fallback") for word in one.degraded)]
+    waits_ms = [_good_after_ms(results, plan, at_us) for plan, script in scripts.items() for at_us in script.failed_us]
     return {
         "frames": len(results),
         "lost_or_doubled": toy.line.sealer.counts().triggers - len({sealed.trigger_id for sealed in results}),
@@ -88,8 +110,9 @@ def measure(
         "faults_met": sum(met.values()),
         "faults": dict(met),
         "frames_by_plan": dict(Counter(plan.value for plan in plans)),
-        "frames_run_again": len(again),
-        "fault_to_good_frame_ms": _spread([sealed.stage_us["infer"] / 1000 for sealed in again]),
+        "runs_failed": len(waits_ms),
+        "frames_moved": len(moved),
+        "fault_to_good_frame_ms": _spread(waits_ms),
         "infer_ms": _spread([sealed.stage_us["infer"] / 1000 for sealed in results]),
         "seconds": round(took_s, 1),
     }
@@ -102,8 +125,14 @@ def _walk(drawn: random.Random) -> Iterator[PlanKind]:
         yield plan
 
 
+def _good_after_ms(results: list[Sealed], failed: PlanKind, at_us: int) -> float:
+    """From a run that failed to the next result of another plan."""
+    good = (one.t_done_us for one in results if one.t_done_us > at_us and one.placement.plan is not failed)
+    return (min(good) - at_us) / 1000
+
+
 def _spread(values: list[float]) -> dict[str, float]:
-    """Median and worst: the failed run and the good one together."""
+    """Median and worst."""
     ordered = sorted(values)
     return {"median": round(ordered[len(ordered) // 2], 1), "worst": round(ordered[-1], 1)} if ordered else {}
 

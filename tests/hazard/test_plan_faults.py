@@ -37,7 +37,8 @@ def test_no_part_is_lost_or_doubled_over_random_switches_and_faults(toy_plans) -
     assert figures["lost_or_doubled"] == 0
     assert figures["changes_of_plan"] >= 16
     assert figures["faults_met"] >= 8
-    assert figures["frames_run_again"] >= 5
+    assert figures["runs_failed"] >= 5
+    assert figures["frames_moved"] >= 5
 
 
 def test_a_crashed_session_is_built_again_and_proven_before_it_comes_back(toy_plans) -> None:

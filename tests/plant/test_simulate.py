@@ -275,6 +275,7 @@ def test_what_can_not_be_simulated_or_drawn_is_told(tmp_path) -> None:
     unknown = command("--scenario", "sauna")
     assert (unknown.returncode, "hot-hall" in unknown.stderr) == (2, True)
     file = tmp_path / "mine.yaml"
-    file.write_text("name: mine\nminutes: 1\nair_c: [{at_min: 0, value: 20}]\n")
-    no_folder = command("--scenario", file, "--plot", tmp_path / "none" / "x.png")
-    assert (no_folder.returncode, "can't be written" in no_folder.stderr) == (2, True)
+    file.write_text("name: mine\nminutes: 10080\nfps: 200\nair_c: [{at_min: 0, value: 20}]\n")
+    for plot in (tmp_path / "none" / "x.png", tmp_path / "x.bmp", tmp_path):  # before the run: of a week, nobody waits
+        week = command("--scenario", file, "--plot", plot)
+        assert (week.returncode, "can't be written" in week.stderr) == (2, True)

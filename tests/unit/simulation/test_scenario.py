@@ -34,6 +34,12 @@ def test_air_is_a_line_between_points_and_a_fan_goes_in_steps() -> None:
         ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: .nan}]\n", 3, "finite number"),
         ("name: x\nminutes: 5\nair_c: [{at_min: 3, value: 1}, {at_min: 3, value: 2}]\n", 1, "rising at_min"),
         ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1}]\nfan: [{at_min: 0, value: 0}]\n", 1, "above 0"),
+        ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1000}]\n", 1, "-60 to 120 C"),
+        (
+            "name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1}]\nnpu: [{fault: hang, from_min: 2, to_min: 1}]\n",
+            1,
+            "to_min after from_min",
+        ),
         ("name: x\nminutes: 5\nair_c: [{at_min: 0, value: 1}]\nnpu: [{fault: melts, from_min: 1}]\n", 4, "npu"),
     ],
 )

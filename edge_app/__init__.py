@@ -6,7 +6,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# onnxruntime 1.29 and newer tells its maker which models run where, from the moment it is imported, and leaves an
+# identifier in the home folder. What happens on a line is nobody's business; this must be set before that import.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load"]

@@ -69,3 +69,11 @@ def test_a_line_without_pages_loads_no_web_server() -> None:
     )
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_nothing_is_told_to_the_maker_of_the_inference_library(toy_model: Path, tmp_path: Path) -> None:
+    """Its telemetry leaves an identifier and a queue in the home folder of whoever does not switch it off."""
+    code = f"import edge_app, numpy; edge_app.load({str(toy_model)!r})(numpy.zeros((64, 64, 3), numpy.uint8))"
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": "/usr/bin:/bin"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

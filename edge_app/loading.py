@@ -49,9 +49,10 @@ class Loading(Generic[T]):
                 f"{self.what} did not end", wanted=f"an end within {within_s:g} s", got="none: something hangs",
                 remedy="restart the service before the next update",
             )  # fmt: skip
-        if self._error is not None:
-            raise self._error
-        made, self._made = self._made, None  # not held: it may be a model that is let go of later
+        made, error = self._made, self._error
+        self._made = self._error = None  # not held: a model is let go of later, and an error holds what it met
+        if error is not None:
+            raise error
         return made  # type: ignore[return-value]
 
     def _run(self) -> None:

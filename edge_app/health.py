@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from edge_app.npu_out import NpuOut
+from edge_app.scheduler.policy import own_trip_c
 from edge_app.thermal import CoolingDevice
 from edge_app.zones import Zone, ZoneGroup, ZoneReading, ZoneState
 
@@ -293,7 +294,7 @@ def zone_findings(zones: Sequence[ZoneReport], required: Mapping[ZoneGroup, bool
         if not any(report.zone.group is group for report in zones):
             found.append(_no_zone(group, needed, on_npu))
     for report in zones:
-        found.append(_zone(report))
+        found.append(_zone(report, on_npu))
     return found
 
 
@@ -311,21 +312,22 @@ def _no_zone(group: ZoneGroup, needed: bool, on_npu: bool) -> Finding:
     )
 
 
-def _zone(report: ZoneReport) -> Finding:
+def _zone(report: ZoneReport, watched: bool) -> Finding:
     reading, zone = report.reading, report.zone
     limits = f"warm {report.warm_c:g}, hot {report.hot_c:g}, trip {report.trip_c:g} C"
     if reading.state is not ZoneState.OK or reading.temp_c is None:
         return Finding(
             "zone",
-            Grade.WARN,
+            Grade.FAIL if watched else Grade.WARN,
             f"{zone.name} ({zone.group}) is {reading.state}: {reading.note}",
-            "it counts as hot; if the board has no such sensor, leave it out of scheduler.zones",
+            "it counts as hot, so parts are refused; if the board has no such sensor, leave it out of scheduler.zones",
         )
     text = f"{zone.name} ({zone.group}) {reading.temp_c:.1f} C; {limits}"
     if reading.temp_c >= report.hot_c:
         return Finding("zone", Grade.WARN, text, "it is hot now: check fan, dust and the cabinet's temperature")
-    if not zone.trips:
-        return Finding("zone", Grade.NOTE, f"{text}; it has no trip points of its own", "set trip_c in scheduler.zones")
+    if own_trip_c(zone) is None:
+        text = f"{text}; it has no trip point of its own that can be used"
+        return Finding("zone", Grade.NOTE, text, "set trip_c in scheduler.zones")
     return Finding("zone", Grade.OK, text)
 
 

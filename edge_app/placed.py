@@ -25,7 +25,7 @@ from edge_app.plans_two_stage import detector_canary, two_stage_options
 from edge_app.recipes import Recipes
 from edge_app.scheduler import build_policy, group_of
 from edge_app.scheduler.policy import NPU_PLANS
-from edge_app.thermal import Sampler, find_zones
+from edge_app.thermal import Sampler, find_zones, thermal_root
 from edge_app.two_stage import TwoStageEngine
 from edge_app.verdict import PlanKind
 
@@ -220,7 +220,9 @@ def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:
     if config.thermal == "never" or (config.thermal == "auto" and not on_board and config.sysfs_root is None):
         return None
     sampler = Sampler(
-        find_zones(config.sysfs_root or Path("/sys"), partial(group_of, config)), config.sample_s, config.frozen_s
+        find_zones(thermal_root(config.sysfs_root, "scheduler.sysfs_root"), partial(group_of, config)),
+        config.sample_s,
+        config.frozen_s,
     )
     sampler.start()
     return sampler

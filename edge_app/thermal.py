@@ -20,9 +20,12 @@ from pathlib import Path
 
 from edge_app import threads
 from edge_app.clock import monotonic_us
+from edge_app.errors import ConfigError
 from edge_app.zones import Trip, Zone, ZoneGroup, ZoneReading, ZoneSnapshot, ZoneState
 
 SYSFS = Path("/sys")
+ATTRIBUTE_BYTES = 4096
+"""No file of sysfs gives more."""
 POSSIBLE_C = (-55.0, 150.0)
 ZERO_NEAR_C = 5.0
 """Exactly 0 is believed only if the last reading was so near."""
@@ -55,6 +58,19 @@ class CoolingDevice:
     type: str
     state: int | None
     most: int | None
+
+
+def thermal_root(root: Path | None, where: str) -> Path:
+    """The folder to look below: /sys, or the recorded tree that was given.
+
+    Raises:
+        ConfigError: it is no folder. (One without zones is a board without them.)
+    """
+    if root is not None and not root.is_dir():
+        raise ConfigError(
+            "no such folder", where=where, got=str(root), wanted="/sys, or a folder with class/thermal below it"
+        )
+    return SYSFS if root is None else root
 
 
 def find_zones(root: Path, group_of: Classify) -> list[ZoneFile]:
@@ -116,7 +132,7 @@ def _number(path: Path) -> tuple[int, str]:
 
 def _text(file: Path) -> str | None:
     try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
+        return _read(file)
     except OSError:
         return None
 
@@ -124,11 +140,18 @@ def _text(file: Path) -> str | None:
 def _integer(file: Path) -> int | OSError | ValueError:
     """The whole number in a file, or why there is none."""
     try:
-        return int(file.read_text(encoding="ascii", errors="replace").strip())
+        return int(_read(file))
     except OSError as error:
         return error
     except ValueError as error:
         return error
+
+
+def _read(file: Path) -> str:
+    """What a file says, in characters that can be shown: firmware has been seen to give bytes that are no text."""
+    with file.open("rb") as opened:
+        text = opened.read(ATTRIBUTE_BYTES).decode("ascii", errors="replace").strip()
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 @dataclass(slots=True)

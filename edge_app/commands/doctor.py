@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from edge_app.app import recipe_name
 from edge_app.clock import monotonic_us
@@ -43,7 +44,7 @@ from edge_app.health import (
 from edge_app.npu_out import note_file, remove_note, standing_note
 from edge_app.qnn_errors import QNN_ERRORS, explain_qnn
 from edge_app.scheduler import build_policy, group_of
-from edge_app.thermal import SYSFS, ZoneReader, cooling_devices, find_zones
+from edge_app.thermal import SYSFS, ZoneReader, cooling_devices, find_zones, thermal_root
 from edge_app.verdict import PlanKind
 from edge_app.zones import ZoneGroup
 
@@ -53,7 +54,9 @@ COLORS = {Grade.OK: "green", Grade.NOTE: "cyan", Grade.WARN: "yellow", Grade.FAI
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--pipeline", metavar="FILE", type=Path, help="take zones and limits from its `scheduler:`")
-    parser.add_argument("--sysfs-root", metavar="DIR", type=Path, default=SYSFS, help="/sys, or a recorded tree")
+    parser.add_argument(
+        "--sysfs-root", metavar="DIR", type=Path, help="a recorded tree instead of the pipeline's, or /sys"
+    )
     parser.add_argument(
         "--allow-npu", action="store_true", help="let the pipeline's next start use the NPU, though a run hung on it"
     )
@@ -73,22 +76,23 @@ def run(args: argparse.Namespace) -> int:
     simulator, devices, error = ask_provider()
     nodes = dsp_nodes()
     on_npu = bool(nodes)
-    zones = zone_reports(args.sysfs_root, scheduler)
+    root = thermal_root(args.sysfs_root or scheduler.sysfs_root, "--sysfs-root" if args.sysfs_root else "sysfs_root")
+    zones = zone_reports(root, scheduler)
     rules = {
         ZoneGroup.NSP: scheduler.zones.nsp,
         ZoneGroup.CPU: scheduler.zones.cpu,
         ZoneGroup.SKIN: scheduler.zones.skin,
     }
-    watched = on_npu or args.sysfs_root != SYSFS or scheduler.thermal == "always"
+    watched = on_npu or root != SYSFS or scheduler.thermal == "always"
     findings = [
-        *machine_findings(args.sysfs_root),
+        *machine_findings(root),
         *library_findings(installed_libraries()),
-        *dsp_findings(args.sysfs_root, nodes, simulator),
+        *dsp_findings(root, nodes, simulator),
         *(transport_findings(transport_library()) if on_npu else ()),
         *note_findings(pipeline, args),
         *provider_findings(devices, error, on_npu, simulator),
         *zone_findings(zones, {group: rule.required for group, rule in rules.items()}, watched),
-        *cooling_findings(cooling_devices(args.sysfs_root), on_npu),
+        *cooling_findings(cooling_devices(root), on_npu),
     ]
     findings += record_findings(pipeline, findings, args.record)
     ok = not any(finding.grade is Grade.FAIL for finding in findings)
@@ -173,9 +177,9 @@ def print_findings(findings: list[Finding]) -> None:
     console = Console(highlight=False)
     for finding in findings:
         mark = f"[{COLORS[finding.grade]}]{finding.grade:<5}[/]"
-        console.print(f"{mark} {finding.check:<10} {finding.text}", soft_wrap=True)
+        console.print(f"{mark} {finding.check:<10} {escape(finding.text)}", soft_wrap=True)
         if finding.remedy is not None:
-            console.print(f"      {'':<10} -> {finding.remedy}", soft_wrap=True, style="dim")
+            console.print(f"      {'':<10} -> {escape(finding.remedy)}", soft_wrap=True, style="dim")
 
 
 def explain_error(text: str, json: bool) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import metadata
 
+import pytest
 from sysfs import SysfsTree
 
 from edge_app.config.load import load_manifest
@@ -24,17 +25,53 @@ def test_a_recorded_board_is_looked_at(tmp_path) -> None:
     tree.set_c("nspss1-thermal", 93.0)
     SysfsTree.write(tree.folders["cpu4-thermal"] / "temp", "-273000")
     done = doctor("--sysfs-root", tmp_path, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
-    assert document["ok"] is True
+    assert document["ok"] is False
     zones = {zone["name"]: zone for zone in document["zones"]}
     assert (zones["nspss0"]["temp_c"], zones["nspss0"]["trip_c"], zones["nspss0"]["state"]) == (41.2, 95.0, "ok")
     assert zones["cpu4"] | {"trips": []} == {
         "name": "cpu4", "type": "cpu4-thermal", "group": "cpu", "state": "impossible", "temp_c": None,
         "note": "-273 C", "warm_c": 78.0, "hot_c": 87.0, "trip_c": 90.0, "trips": [],
     }  # fmt: skip
-    warned = {finding["text"].split()[0] for finding in document["findings"] if finding["grade"] == "warn"}
-    assert {"nspss1", "cpu4"} <= warned
+    graded = {finding["text"].split()[0]: finding["grade"] for finding in document["findings"]}
+    assert (graded["nspss0"], graded["nspss1"], graded["cpu4"]) == ("ok", "warn", "fail")
+    SysfsTree.write(tree.folders["cpu4-thermal"] / "temp", "45000")
+    assert doctor("--sysfs-root", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("root", ["none", "file"])
+def test_a_root_that_is_no_folder_is_refused(tmp_path, root) -> None:
+    (tmp_path / "file").write_text("x")
+    done = doctor("--sysfs-root", tmp_path / root, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        f"--sysfs-root: no such folder\n  wanted: /sys, or a folder with class/thermal below it\n  got: {tmp_path}"
+        in (done.stderr)
+    )
+
+
+def test_bytes_that_are_no_text_do_not_reach_the_terminal(tmp_path) -> None:
+    tree = SysfsTree(tmp_path)
+    (tree.folders["nspss0-thermal"] / "type").write_bytes(b"nsp\0\x1b[31m[/x]\xff\n")
+    (tree.folders["cpu0-thermal"] / "temp").write_bytes(b"\x00\xff[bold]")
+    done = doctor("--sysfs-root", tmp_path)
+    assert done.returncode == 1
+    assert "nsp??[31m[/x]?".replace("?", "\N{REPLACEMENT CHARACTER}") in done.stdout
+    assert "cpu0 (cpu) is unreadable: not a whole number" in done.stdout
+    assert not [c for c in done.stdout if not c.isprintable() and c != "\n"]
+
+
+def test_the_tree_of_a_pipeline_is_looked_at(tmp_path, toy_model) -> None:
+    SysfsTree(tmp_path / "sys")
+    pipeline = tmp_path / "p.yaml"
+    text = f"camera: {{type: synthetic}}\nmodel: {{path: {toy_model}}}\nlimits: {{pacing: offline}}\n"
+    pipeline.write_text(text + "scheduler: {sysfs_root: sys}\n")
+    done = doctor("--pipeline", pipeline, "--json")
+    assert json.loads(done.stdout)["zones"][0]["name"] == "nspss0"
+    pipeline.write_text(text + "scheduler: {sysfs_root: syss}\n")
+    done = doctor("--pipeline", pipeline, "--json")
+    assert (done.returncode, "sysfs_root: no such folder" in done.stderr) == (2, True)
 
 
 def test_a_board_without_its_required_zones_fails_with_what_to_do(tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sysfs import SysfsTree
 
@@ -125,7 +127,11 @@ def test_zones_that_are_well_hot_lost_or_missing() -> None:
     hot = zone_findings([*well[:2], report(ZoneGroup.SKIN, temp_c=93.0)], ALL_GROUPS, on_npu=True)[-1]
     assert (hot.grade, "fan" in hot.remedy) == (Grade.WARN, True)
     lost = zone_findings([*well[1:], report(ZoneGroup.NSP, ZoneState.UNREADABLE, None)], ALL_GROUPS, on_npu=True)[-1]
-    assert (lost.grade, "unreadable: EIO" in lost.text) == (Grade.WARN, True)
+    assert (lost.grade, "unreadable: EIO" in lost.text) == (Grade.FAIL, True)
+    lost = zone_findings([report(ZoneGroup.NSP, ZoneState.UNREADABLE, None)], ALL_GROUPS, on_npu=False)[-1]
+    assert lost.grade is Grade.WARN
+    insane = replace(report(ZoneGroup.NSP), zone=replace(report(ZoneGroup.NSP).zone, trips=(Trip("passive", 0.0),)))
+    assert zone_findings([*well[1:], insane], ALL_GROUPS, on_npu=True)[-1].grade is Grade.NOTE
     untripped = zone_findings([*well[1:], report(ZoneGroup.NSP, trips=False)], ALL_GROUPS, on_npu=True)[-1]
     assert untripped.grade is Grade.NOTE
     missing = zone_findings(well[1:2], ALL_GROUPS, on_npu=True)

@@ -47,8 +47,9 @@ class KeptRecipe:
         if name != recipes.own.name and name not in recipes.others:
             return self._own(recipes, f"recipe {name}, which was in force, is not in this pipeline any more")
         recipe = recipes.ready(name)
+        log.info("recipe %s is in force, as it was activated", name)
         if recipe.rev != rev:
-            log.warning("recipe %s is in force as before, but it was changed: %s, not %s", name, recipe.rev, rev)
+            log.warning("recipe %s has changed since: it is %s, and was %s", name, recipe.rev, rev)
         return recipe, ()
 
     def _own(self, recipes: Recipes, why: str) -> tuple[Prepared, tuple[StartAlarm, ...]]:

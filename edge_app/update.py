@@ -388,6 +388,7 @@ def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None
     for version in store.in_force():
         try:
             card = resolve(model_in(store.checked(version), pipeline.model), pipeline.preprocess)
+            log.info("%s is in force, as it was activated", version)
             return card, version, tuple(alarms)
         except (ModelError, ConfigError) as error:
             log.error("%s can't be taken, the one before it is: %s", version, error)

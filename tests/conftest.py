@@ -9,6 +9,8 @@ import onnx
 import pytest
 import toys
 
+import edge_app  # noqa: F401 - before any test imports onnxruntime: it switches that one's telemetry off
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -15,8 +15,8 @@ from typing import Any
 from edge_app import __version__
 from edge_app.bench.goals import GOALS
 
-PEERS = ("numpy", "opencv-python-headless", "onnxruntime", "torch", "torchvision", "ultralytics", "kornia-rs",
-         "edgefirst-decoder")  # fmt: skip
+PEERS = ("numpy", "opencv-python-headless", "opencv-python", "onnxruntime", "torch", "torchvision", "ultralytics",
+         "kornia-rs", "edgefirst-decoder")  # fmt: skip
 NOT_INSTALLED = "not installed"
 
 
@@ -56,6 +56,9 @@ class Figures:
         yield (f"{self.key}: {self.title}", f"{shown(self.values['ours_ms'])} ms{tail}", "", "")
         for peer in peers:
             yield (f"  {peer}", self._against(peer), *self._goal(f"ratio_{peer}"))
+        for name, value in self.values.items():
+            if not name.endswith("_ms") and "ratio_" not in name:
+                yield (f"  {name}", shown(value), *self._goal(name))
 
     def _against(self, peer: str) -> str:
         ratio = self.values[f"ratio_{peer}"]

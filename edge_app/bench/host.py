@@ -11,20 +11,29 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from edge_app.app import App, build
 from edge_app.bench import gil, peers
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.memory import resident
-from edge_app.bench.running import Received, Run, line_of, median, percentile, realtime, run_line, write_pictures
+from edge_app.bench.running import (
+    PICTURES,
+    Received,
+    Run,
+    frames_of,
+    line_of,
+    median,
+    percentile,
+    realtime,
+    run_line,
+    write_pictures,
+)
 from edge_app.bench.timing import compared
-from edge_app.camera.picture import load_bgr
+from edge_app.bench.ultralytics_loop import same_detections, ultralytics_loop
 from edge_app.engine import Engine, Work
-from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.frame_guard import measure_frame
 from edge_app.model import resolve
 from edge_app.placed import place_model
@@ -112,15 +121,6 @@ def engine_of(options: Options, pictures: Path, plan: PlanKind, *overrides: str)
     return engine, engine.bind()
 
 
-def frames_of(pictures: Path) -> list[Frame]:
-    """As the camera gives them."""
-    images = [load_bgr(file) for file in sorted(pictures.glob("*.png"))]
-    return [
-        Frame(n, n, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, image.shape[1], image.shape[0], image)
-        for n, image in enumerate(images, 1)
-    ]
-
-
 def gil_holds(options: Options, pictures: Path) -> dict[str, float | str | None]:
     """How long a paced line holds the GIL; nothing where there is no compiler."""
     frames = options.rounds * 2
@@ -160,11 +160,16 @@ def beside_ultralytics(options: Options, pictures: Path) -> Figures:
     frames = max(16, options.rounds // 4)
     engine, work = engine_of(options, pictures, PlanKind.CPU, "runtime.provider=cpu")
     engine.preprocess(frames_of(pictures)[0], work)
-    return _beside("host_cpu", "1080p, pcb-defect on the CPU, all cores", {
+    peer = ultralytics_loop(pictures, card.file, card.input.width)
+    beside = _beside("host_cpu", "1080p, pcb-defect on the CPU, all cores", {
         "ours": lambda: run_line(options, pictures, frames, "runtime.provider=cpu").fps,
-        "ultralytics": _fps_of(ultralytics_loop(pictures, card.file), frames),
+        "ultralytics": _fps_of(peer, frames),
         "session_alone": lambda: _runs_per_second(engine, work, frames),
     })  # fmt: skip
+    if peer is None:
+        return beside
+    same = same_detections(engine, work, frames_of(pictures), peer(PICTURES))
+    return replace(beside, values={**beside.values, "same_detections": round(same, 4)})
 
 
 def _beside(key: str, title: str, fps_of: Mapping[str, Callable[[], float] | None]) -> Figures:
@@ -177,7 +182,7 @@ def _beside(key: str, title: str, fps_of: Mapping[str, Callable[[], float] | Non
     return compared(key, title, fps_of, times)
 
 
-def _fps_of(peer: Callable[[int], None] | None, frames: int) -> Callable[[], float] | None:
+def _fps_of(peer: Callable[[int], object] | None, frames: int) -> Callable[[], float] | None:
     if peer is None:
         return None
 
@@ -187,62 +192,6 @@ def _fps_of(peer: Callable[[int], None] | None, frames: int) -> Callable[[], flo
         return frames / (time.perf_counter() - start)
 
     return fps
-
-
-def ultralytics_loop(pictures: Path, model: Path | None) -> Callable[[int], None] | None:
-    """predict(stream=True) over pictures in memory, a frame at a time; None: not installed.
-
-    Args:
-        pictures: read before.
-        model: an ONNX file; None: inference gives a drawn output at once.
-    """
-    package, build = peers.optional("ultralytics"), peers.optional("ultralytics.data.build")
-    if package is None or build is None:
-        return None
-    kind = build.SourceTypes(False, False, False, True)
-    yolo = package.YOLO("yolov8n.yaml" if model is None else str(model), task="detect")
-    images = [frame.pixels for frame in frames_of(pictures)]
-    size = 640 if model is None else 416
-    predictor = yolo._smart_load("predictor")(overrides={"imgsz": size, "verbose": False, "save": False, "conf": 0.25,
-                                                         "device": "cpu", "mode": "predict"})  # fmt: skip
-    predictor.setup_model(yolo.model, verbose=False)
-    if model is None:
-        output = peers.optional("torch").from_numpy(_drawn_output())  # type: ignore[union-attr]
-        predictor.inference = lambda *_args, **_kwargs: output
-
-    class InMemory:
-        """A source that gives one picture after another, as a stream does."""
-
-        bs, mode, source_type = 1, "image", kind
-        frames = 0
-
-        def __iter__(self) -> Iterator[Any]:
-            return iter([(["frame.png"], [images[n % len(images)]], [""]) for n in range(self.frames)])
-
-        def __len__(self) -> int:
-            return self.frames
-
-    set_up = predictor.setup_source
-
-    def work(frames: int) -> None:
-        def setup_source(_source: object, *_args: object) -> None:
-            set_up(images[0])
-            predictor.dataset = InMemory()
-            predictor.dataset.frames = frames
-
-        predictor.setup_source = setup_source
-        for _ in predictor(source=None, stream=True):
-            pass
-
-    work(2)
-    return work
-
-
-def _drawn_output() -> Any:
-    """[1, 84, 8400] with a handful of objects."""
-    from edge_app.bench.decode import head
-
-    return head(0)
 
 
 # -- pipelined --------------------------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from edge_app.app import App, build
 from edge_app.bench.figures import Options
 from edge_app.bench.ports import free_port
 from edge_app.camera.pcb import DEFAULT_PRODUCT, draw, examining_seed
+from edge_app.camera.picture import load_bgr
 from edge_app.clock import utc_us
 from edge_app.config.load import load_pipeline
 from edge_app.config.pipeline import Pipeline
+from edge_app.frame import Frame, FrameStatus, PixelFormat
 
 PICTURES = 16
 SLOW_JOINER_S = 0.5
@@ -60,6 +62,15 @@ def write_pictures(folder: Path, width: int = 1920, height: int = 1080) -> None:
     for seed in range(PICTURES):
         image = draw(DEFAULT_PRODUCT, examining_seed(seed)).image
         cv2.imwrite(str(folder / f"{seed}.png"), cv2.resize(image, (width, height)))
+
+
+def frames_of(pictures: Path) -> list[Frame]:
+    """As the camera gives them."""
+    images = [load_bgr(file) for file in sorted(pictures.glob("*.png"))]
+    return [
+        Frame(n, n, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, image.shape[1], image.shape[0], image)
+        for n, image in enumerate(images, 1)
+    ]
 
 
 def line_of(options: Options, pictures: Path, *overrides: str, port: int | None = None) -> Pipeline:

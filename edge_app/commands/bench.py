@@ -2,8 +2,10 @@
 
 Parts: preprocess, decode, host, bus, start, model; without a name all of them, which takes a quarter of an hour on a
 machine that does nothing else. Needs the project's folder (pipelines/, models/). `pip install 'edge_app[bench]'` brings
-the peers; those that are absent are shown as not installed. Nothing fails for being slow: goals are shown beside the
-figures. A part that breaks off does not cost the figures of the others; the exit code is then 1.
+the peers; those that are absent are shown as not installed. ultralytics brings opencv-python, whose Qt every line would
+then load (12 MB): `pip uninstall opencv-python`, and install opencv-python-headless again. Nothing fails for being
+slow: goals are shown beside the figures. A part that breaks off does not cost the figures of the others; the exit code
+is then 1. `--plot` draws what a ledger holds over its commits.
 """
 
 from __future__ import annotations

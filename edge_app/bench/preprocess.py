@@ -126,22 +126,25 @@ def build_floor(folder: Path) -> ctypes.CDLL | None:
 
 
 def floor_of(plan: Plan, floor: ctypes.CDLL) -> Work:
-    """Reads the rows that the plan's method touches, whole, and writes its output."""
+    """Reads the rows that the plan's method touches, across its region, and writes its output."""
     s, g, t = plan.source, plan.geometry, plan.tensor
     span = g.scale_y if plan.fit.method != "bilinear" else (1 if float(g.scale_y) % 2 == 1 else 2)
     per_output = max(1, round(span))
     first = np.floor((np.arange(g.inner_height) + g.crop_y + 0.5) * g.scale_y - 0.5 * (span if span > 2 else 1))
     rows = np.clip(first[:, None] + np.arange(per_output), 0, s.height - 1).astype(np.int64)
+    columns, pixel_bytes = peers.region(plan)[1], s.row_bytes // s.width
+    row_bytes = (columns.stop - columns.start) * pixel_bytes
     offsets = np.ascontiguousarray(rows * s.stride_bytes)
-    row_bytes = s.row_bytes
     if s.pixel_format is PixelFormat.NV12:
         chroma = s.chroma[0] + rows // 2 * s.chroma[1]
         offsets = np.ascontiguousarray(np.concatenate([offsets, chroma[:, ::2]], axis=1))
         per_output += -(-per_output // 2)
+    offsets += columns.start * pixel_bytes
     out = t.empty()
-    plane, out_row = t.width * t.height * out.itemsize, g.inner_width * out.itemsize
+    planes = t.channels if t.layout == "NCHW" else 1
+    plane, out_row = out.nbytes // planes, g.inner_width * out.itemsize * t.channels // planes
     args = (
         offsets.ctypes.data_as(ctypes.c_void_p), g.inner_height, per_output, ctypes.c_size_t(row_bytes),
-        out.ctypes.data_as(ctypes.c_void_p), t.channels, ctypes.c_size_t(plane), ctypes.c_size_t(out_row),
+        out.ctypes.data_as(ctypes.c_void_p), planes, ctypes.c_size_t(plane), ctypes.c_size_t(out_row),
     )  # fmt: skip
     return lambda frame: (floor.floor_run(frame.ctypes.data_as(ctypes.c_void_p), *args), out, offsets)

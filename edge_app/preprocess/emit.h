@@ -1,49 +1,48 @@
-/* From one finished row of bytes, channel by channel, to the tensor. Included by each path's file, which has defined before:
- * interleave(in, out, n), and emit_*_simd, which do as many values as they can in steps of EMIT_STEP and return how many. */
+/* From finished bytes, channel by channel, to the tensor. Included by each path's file, which has defined before:
+ * interleave(in, out, columns), and emit_*_simd, which do values first .. end - 1, or none, and return where they ended. These
+ * may begin before `first` if the values lie a multiple of three apart. */
 #ifndef EA_EMIT_H
 #define EA_EMIT_H
 
 #include "emit_factors.h"
+#include "kernels.h"
 
-enum { EMIT_ROWS_AHEAD = 2 };
+#define EMIT_REST(first, value) \
+    for (int32_t i = (first), k = i % EMIT_STEP; i < end; i++, k = k + 1 < EMIT_STEP ? k + 1 : 0) out[i] = value
 
-#define EMIT_LOOP(first) \
-    for (int32_t i = (first), k = 0; i < n; i++, k = k + 1 < EMIT_STEP ? k + 1 : 0)
-
-/* Values first .. n - 1; first is a multiple of EMIT_STEP. */
-static inline void emit_floats(const emit_factors *f, const uint8_t *in, float *out, int32_t first, int32_t n) {
-    EMIT_LOOP(first) out[i] = ea_affine(in[i], f->high[k], f->low[k], f->b[k]);
+static inline void emit_floats(const emit_factors *f, const uint8_t *in, float *out, int32_t first, int32_t end) {
+    const int32_t done = emit_floats_simd(f, in, out, first, end);
+    if (done < end) EMIT_REST(done, ea_affine(in[i], f->high[k], f->low[k], f->b[k]));
 }
 
-static inline void emit_u16s(const emit_factors *f, const uint8_t *in, uint16_t *out, int32_t first, int32_t n) {
-    EMIT_LOOP(first) out[i] = (uint16_t)ea_quantised(in[i], f->high[k], f->low[k], f->b[k], 65535.0f);
+static inline void emit_u16s(const emit_factors *f, const uint8_t *in, uint16_t *out, int32_t first, int32_t end) {
+    const int32_t done = emit_u16s_simd(f, in, out, first, end);
+    if (done < end) EMIT_REST(done, (uint16_t)ea_quantised(in[i], f->high[k], f->low[k], f->b[k], 65535.0f));
 }
 
-static inline void emit_u8s(const emit_factors *f, const uint8_t *in, uint8_t *out, int32_t first, int32_t n) {
-    EMIT_LOOP(first) out[i] = (uint8_t)ea_quantised(in[i], f->high[k], f->low[k], f->b[k], 255.0f);
+static inline void emit_u8s(const emit_factors *f, const uint8_t *in, uint8_t *out, int32_t first, int32_t end) {
+    const int32_t done = emit_u8s_simd(f, in, out, first, end);
+    if (done < end) EMIT_REST(done, (uint8_t)ea_quantised(in[i], f->high[k], f->low[k], f->b[k], 255.0f));
 }
 
-/* n values of channels first, first + 1, ... first + period - 1 in turn. */
-static inline void emit(const ea_spec *s, int first, int period, const uint8_t *in, void *out, size_t at, int32_t n) {
-    const emit_factors f = factors_in_order(s, first, period);
-    const int32_t ahead = period == 1 ? EMIT_ROWS_AHEAD * s->tensor_w : 0; /* the CPU follows one stream by itself, not three */
-    if (s->dtype == EA_FLOAT32) emit_floats(&f, in, (float *)out + at, emit_floats_simd(&f, in, (float *)out + at, n, ahead), n);
-    else if (s->dtype == EA_UINT16) emit_u16s(&f, in, (uint16_t *)out + at, emit_u16s_simd(&f, in, (uint16_t *)out + at, n, ahead), n);
-    else emit_u8s(&f, in, (uint8_t *)out + at, emit_u8s_simd(&f, in, (uint8_t *)out + at, n, ahead), n);
+/* Values first .. end - 1 of the row that begins at `out`. */
+static inline void emit(int dtype, const emit_factors *f, const uint8_t *in, void *out, int32_t first, int32_t end) {
+    if (dtype == EA_FLOAT32) emit_floats(f, in, out, first, end);
+    else if (dtype == EA_UINT16) emit_u16s(f, in, out, first, end);
+    else emit_u8s(f, in, out, first, end);
 }
 
-/* row[c]: inner_w bytes of channel c of output row j. mixed: room for 3 * inner_w bytes. Raw planes are not emitted: they
- * were made in place. */
-static inline void emit_row(const ea_spec *s, const uint8_t *const row[3], uint8_t *mixed, int32_t j, void *out) {
+/* row[c]: bytes of channel c of an output row. mixed: room for 3 * inner_w bytes. to[c]: where the row of channel c begins in
+ * the tensor. Raw planes are not emitted: they were made in place. */
+static inline void emit_columns(const ea_spec *s, const tensor_factors *f, const uint8_t *const row[3], uint8_t *mixed,
+                                ea_columns columns, uint8_t *const to[3]) {
     const int channels = ea_channels(s);
-    const int32_t n = s->inner_w;
     if (s->layout == EA_NHWC && channels == 3) {
-        const size_t at = ea_element(s, 0, s->pad_x, s->pad_y + j);
-        interleave(row, s->raw ? (uint8_t *)out + at : mixed, n);
-        if (!s->raw) emit(s, 0, 3, mixed, out, at, 3 * n);
+        interleave(row, s->raw ? to[0] : mixed, columns);
+        if (!s->raw) emit(s->dtype, &f->of[0], mixed, to[0], 3 * columns.first, 3 * columns.end);
         return;
     }
-    for (int c = 0; c < channels; c++) emit(s, c, 1, row[c], out, ea_element(s, c, s->pad_x, s->pad_y + j), n);
+    for (int c = 0; c < channels; c++) emit(s->dtype, &f->of[c], row[c], to[c], columns.first, columns.end);
 }
 
 #endif

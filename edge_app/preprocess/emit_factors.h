@@ -22,4 +22,16 @@ static inline emit_factors factors_in_order(const ea_spec *s, int first, int per
     return f;
 }
 
+/* Of a tensor's planes, or in of[0] of its pixels. */
+typedef struct {
+    emit_factors of[3];
+} tensor_factors;
+
+static inline tensor_factors factors_of_tensor(const ea_spec *s) {
+    const int channels = ea_channels(s), mixed = s->layout == EA_NHWC && channels == 3;
+    tensor_factors f = {.of[0] = factors_in_order(s, 0, mixed ? 3 : 1)};
+    for (int c = 1; c < channels && !mixed; c++) f.of[c] = factors_in_order(s, c, 1);
+    return f;
+}
+
 #endif

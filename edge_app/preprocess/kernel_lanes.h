@@ -143,15 +143,15 @@ EA_INLINE void bayer_touch_next(const ea_plan *p, const ea_group *group, const u
     for (int32_t y = first; y < end; y++) touch(frame + y * s->stride, group->touch, group->touch_end);
 }
 
-/* One output row as bytes, channel by channel, into out[c] of inner_w bytes. */
-EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *const out[3], int family, int blend,
-                        int narrow, int gray) {
+/* An ea_row_function. */
+EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3], int family,
+                        int blend, int narrow, int gray) {
     const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
     const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
     const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);
     const ea_v w0 = v_set16(y->w0), w1 = v_set16(y->w1);
     const colour_factors f = factors_of(p);
-    for (int32_t g = 0; g < p->groups; g++) {
+    for (int32_t g = columns.first / EA_GROUP; g * EA_GROUP < columns.end; g++) {
         const ea_group *group = &p->group[g];
         ea_v upper[3], lower[3];
         int channels = 3;
@@ -176,37 +176,35 @@ EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, uint8
     }
 }
 
-/* in[0..2]: n >= 16 bytes each, to n triples. */
-static void interleave(const uint8_t *const in[3], uint8_t *out, int32_t n) {
-    for (int32_t x = 0; x < n; x += EA_GROUP) {
-        const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
+/* See emit.h. The last ones of a stretch overlap those before. */
+static void interleave(const uint8_t *const in[3], uint8_t *out, ea_columns columns) {
+    for (int32_t x = columns.first; x < columns.end; x += EA_GROUP) {
+        const int32_t i = x + EA_GROUP <= columns.end ? x : columns.end - EA_GROUP;
         v_store_triples(out + 3 * i, in[0] + i, in[1] + i, in[2] + i);
     }
 }
 
-/* See emit.h. A tensor is larger than the caches near the CPU: what will be written `ahead` values on is fetched now. */
-#define EA_EMIT(name, type, store)                                                                               \
-    static int32_t name(const emit_factors *f, const uint8_t *in, type *out, int32_t n, int32_t ahead) {         \
-        v_factors8 factors[EMIT_STEP / 8];                                                                       \
-        int32_t i = 0;                                                                                           \
+#define EA_EMIT(name, type, store)                                                                                          \
+    static int32_t name(const emit_factors *f, const uint8_t *in, type *out, int32_t first, int32_t end) {                  \
+        v_factors8 factors[EMIT_STEP / 8];                                                                                  \
+        if (end < EMIT_STEP) return first;                                                                                  \
         for (int k = 0; k < EMIT_STEP / 8; k++) factors[k] = v_load_factors8(f->high + 8 * k, f->low + 8 * k, f->b + 8 * k); \
-        for (; i + EMIT_STEP <= n; i += EMIT_STEP)                                                               \
-            for (int k = 0; k < EMIT_STEP / 8; k++) {                                                            \
-                v_prefetch_to_write(out + i + 8 * k + ahead);                                                    \
-                store(out + i + 8 * k, in + i + 8 * k, &factors[k]);                                             \
-            }                                                                                                    \
-        return i;                                                                                                \
+        for (int32_t x = first; x < end; x += EMIT_STEP) {                                                                  \
+            const int32_t i = x + EMIT_STEP <= end ? x : end - EMIT_STEP;                                                   \
+            for (int k = 0; k < EMIT_STEP / 8; k++) store(out + i + 8 * k, in + i + 8 * k, &factors[k]);                    \
+        }                                                                                                                   \
+        return end;                                                                                                         \
     }
 EA_EMIT(emit_floats_simd, float, v_store_floats8)
 EA_EMIT(emit_u16s_simd, uint16_t, v_store_words8)
 EA_EMIT(emit_u8s_simd, uint8_t, v_store_bytes8)
 
 #define EA_ROW(name, family, blend, gray)                                                                                \
-    static void name##_wide(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *const out[3]) {                 \
-        make_row(p, frame, j, out, family, blend, 0, gray);                                                             \
+    static void name##_wide(const ea_plan *p, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3]) { \
+        make_row(p, frame, j, columns, out, family, blend, 0, gray);                                                    \
     }                                                                                                                    \
-    static void name##_narrow(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *const out[3]) {               \
-        make_row(p, frame, j, out, family, blend, 1, gray);                                                             \
+    static void name##_narrow(const ea_plan *p, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3]) { \
+        make_row(p, frame, j, columns, out, family, blend, 1, gray);                                                    \
     }
 
 EA_ROW(packed_pick, EA_PACKED3, EA_PICK, 0)

@@ -2,24 +2,24 @@
 #include "emit_factors.h"
 #include "kernels.h"
 
-static void interleave(const uint8_t *const in[3], uint8_t *out, int32_t n) {
-    for (int32_t i = 0; i < n; i++)
+static void interleave(const uint8_t *const in[3], uint8_t *out, ea_columns columns) {
+    for (int32_t i = columns.first; i < columns.end; i++)
         for (int c = 0; c < 3; c++) out[3 * i + c] = in[c][i];
 }
 
-static int32_t emit_floats_simd(const emit_factors *f, const uint8_t *in, float *out, int32_t n, int32_t ahead) {
-    (void)f, (void)in, (void)out, (void)n, (void)ahead;
-    return 0;
+static int32_t emit_floats_simd(const emit_factors *f, const uint8_t *in, float *out, int32_t first, int32_t end) {
+    (void)f, (void)in, (void)out, (void)end;
+    return first;
 }
 
-static int32_t emit_u16s_simd(const emit_factors *f, const uint8_t *in, uint16_t *out, int32_t n, int32_t ahead) {
-    (void)f, (void)in, (void)out, (void)n, (void)ahead;
-    return 0;
+static int32_t emit_u16s_simd(const emit_factors *f, const uint8_t *in, uint16_t *out, int32_t first, int32_t end) {
+    (void)f, (void)in, (void)out, (void)end;
+    return first;
 }
 
-static int32_t emit_u8s_simd(const emit_factors *f, const uint8_t *in, uint8_t *out, int32_t n, int32_t ahead) {
-    (void)f, (void)in, (void)out, (void)n, (void)ahead;
-    return 0;
+static int32_t emit_u8s_simd(const emit_factors *f, const uint8_t *in, uint8_t *out, int32_t first, int32_t end) {
+    (void)f, (void)in, (void)out, (void)end;
+    return first;
 }
 
 #include "emit.h"
@@ -35,11 +35,11 @@ static uint8_t blend(const uint8_t *upper, const uint8_t *lower, int c, const ea
     return (uint8_t)((((y->w0 * (s0 >> 4)) >> 16) + ((y->w1 * (s1 >> 4)) >> 16) + 2) >> 2);
 }
 
-static void bilinear_row(const ea_plan *plan, const uint8_t *frame, int32_t j, uint8_t *const out[3]) {
+static void bilinear_row(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3]) {
     const ea_spec *s = &plan->spec;
     const ea_tap *y = &plan->y[j];
     const int channels = s->format == EA_GRAY8 ? 1 : ea_channels(s);
-    for (int32_t i = 0; i < s->inner_w; i++) {
+    for (int32_t i = columns.first; i < columns.end; i++) {
         const ea_tap *x = &plan->x[i];
         uint8_t upper[6], lower[6];
         ea_pixel_channels(plan, frame, x->p0, y->p0, upper);

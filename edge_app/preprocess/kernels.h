@@ -15,7 +15,12 @@ void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out, void *s
 void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch);
 void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch);
 
-/* Makes output row j as bytes, channel by channel, into out[c]. */
-typedef void (*ea_row_function)(const ea_plan *plan, const uint8_t *frame, int32_t j, uint8_t *const out[3]);
+/* A stretch of an output row: columns first .. end - 1; first is a multiple of EA_GROUP. */
+typedef struct {
+    int32_t first, end;
+} ea_columns;
+
+/* Makes columns of output row j as bytes, channel by channel, into the whole rows out[c]. */
+typedef void (*ea_row_function)(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3]);
 
 #endif

@@ -148,7 +148,4 @@ static inline void v_store_triples(uint8_t *to, const uint8_t *first, const uint
  * which seems to do nothing, away. */
 static inline __attribute__((always_inline)) void v_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
-/* A line that will be written: fetched as this CPU's own, so that the write need not wait for it. */
-static inline __attribute__((always_inline)) void v_prefetch_to_write(const void *p) { __builtin_prefetch(p, 1, 3); }
-
 #endif

@@ -108,7 +108,7 @@ static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* The pieces of a plan's memory, in order. */
 typedef struct {
-    size_t x, y, group, fetch, chroma, window_x, window_y, weight_x, weight_y, spread, rows, end;
+    size_t x, y, group, fetch, chroma, window_x, window_y, weight_x, weight_y, spread, spread_at, rows, end;
 } layout;
 
 static int has_windows(const ea_spec *s) { return s->method == EA_AREA || s->method == EA_ANTIALIAS; }
@@ -140,7 +140,8 @@ static layout lay_out(const ea_spec *s) {
     l.weight_x = l.window_y + aligned(rows * sizeof(ea_window));
     l.weight_y = l.weight_x + weight_bytes(s, s->region_w, s->resized_w, s->inner_w, EA_COLUMN_STEP);
     l.spread = l.weight_y + weight_bytes(s, s->region_h, s->resized_h, s->inner_h, EA_ROW_STEP);
-    l.rows = l.spread + (is_packed_colour(s) ? aligned(columns * EA_MOST_SPREAD / 4 * EA_SPREAD * sizeof(int16_t)) : 0);
+    l.spread_at = l.spread + (is_packed_colour(s) ? aligned(columns * EA_MOST_SPREAD / 4 * EA_SPREAD * sizeof(int16_t)) : 0);
+    l.rows = l.spread_at + (is_packed_colour(s) ? aligned(columns * sizeof(int32_t)) : 0);
     l.end = l.rows;
     return l;
 }
@@ -176,6 +177,17 @@ static void build_taps(const ea_spec *s, ea_tap *x, ea_tap *y) {
     }
 }
 
+static void build_spread(ea_plan *plan, int16_t *spread, int32_t *at) {
+    const ea_window *window = plan->across.window;
+    const int32_t n = plan->spec.inner_w, span = plan->across.padded + EA_SPREAD_OVER;
+    ea_spread_weights(&plan->across, n, spread);
+    for (int32_t i = 0; i < n; i++) at[i] = 3 * window[i].first;
+    plan->spread = spread;
+    plan->spread_at = at;
+    plan->spread_inside = n / 8 * 8;
+    while (plan->spread_inside > 0 && window[plan->spread_inside - 1].first + span > plan->columns) plan->spread_inside -= 8;
+}
+
 typedef ea_axis (*axis_function)(ea_window *, int16_t *, int32_t, int32_t, int32_t, int32_t, int32_t);
 
 static void build_windows(ea_plan *plan, char *block, const layout *l) {
@@ -197,10 +209,8 @@ static void build_windows(ea_plan *plan, char *block, const layout *l) {
     plan->groups = fits && plan->down.most < EA_MOST_SIMD_ROWS && rows->groups > 0 ? ea_group_count(s) : 0;
     if (plan->groups == 0) return;
     ea_widen_windows(&plan->across, x, weight_x, s->inner_w, plan->columns);
-    if (s->method == EA_ANTIALIAS && is_packed_colour(s) && plan->across.padded <= EA_MOST_SPREAD) {
-        ea_spread_weights(&plan->across, s->inner_w, (int16_t *)(block + l->spread));
-        plan->spread = (const int16_t *)(block + l->spread);
-    }
+    if (s->method == EA_ANTIALIAS && is_packed_colour(s) && plan->across.padded <= EA_MOST_SPREAD)
+        build_spread(plan, (int16_t *)(block + l->spread), (int32_t *)(block + l->spread_at));
 }
 
 void ea_plan_build(void *mem, const ea_spec *s) {

@@ -61,8 +61,11 @@ typedef struct ea_plan {
     ea_axis across, down;
     int32_t first_column, columns;
     const struct ea_plan *source_rows;
-    /* Antialias of a packed colour frame: across's weights as its SIMD kernel takes them, or NULL. */
+    /* Antialias of a packed colour frame: across's weights as its SIMD kernel takes them, or NULL; the byte at which each
+     * window begins; how many columns, eights, can be read without care for the end of the row. */
     const int16_t *spread;
+    const int32_t *spread_at;
+    int32_t spread_inside;
 } ea_plan;
 
 /* NULL if the spec can be planned, else what is wrong with it. */

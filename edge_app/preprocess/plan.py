@@ -107,8 +107,14 @@ class Tensor:
         return 1, self.height, self.width, self.channels
 
     def empty(self) -> np.ndarray:
-        """A new array of this shape and type; its content is undefined until Plan.prepare and Plan.run."""
-        return np.empty(self.shape, self.dtype)
+        """A new array of this shape and type, 64-byte aligned: the kernels' stores then never cross a cache line.
+
+        Its content is undefined until Plan.prepare and Plan.run.
+        """
+        nbytes = int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+        raw = np.empty(nbytes + 64, np.uint8)
+        start = -raw.ctypes.data % 64
+        return raw[start : start + nbytes].view(self.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

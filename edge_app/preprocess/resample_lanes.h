@@ -97,18 +97,18 @@ EA_INLINE void across_packed_row(const ea_plan *p, const uint8_t *row, const uin
         {0, 128, 3, 128, 1, 128, 4, 128, 2, 128, 5, 128, 128, 128, 128, 128, 6, 128, 9, 128, 7, 128, 10, 128, 8, 128, 11, 128, 128, 128, 128, 128},
         {2, 128, 5, 128, 1, 128, 4, 128, 0, 128, 3, 128, 128, 128, 128, 128, 8, 128, 11, 128, 7, 128, 10, 128, 6, 128, 9, 128, 128, 128, 128, 128},
     };
-    const ea_window *window = p->across.window;
+    const int32_t *at = p->spread_at;
     const int32_t n = p->spec.inner_w, columns = p->columns, bits = p->across.bits, step = padded / 4 * EA_SPREAD;
     const ea_v order = v_load(orders[(p->spec.color == EA_BGR) != (p->spec.format == EA_BGR8)]);
     const ea_v half = v_set32(1 << (bits - 1));
     const int16_t *spread = p->spread;
     uint8_t *const to[3] = {out[0], out[1], out[2]};
     int32_t x = 0;
-    for (; x + 8 <= n && window[x + 7].first + padded + 2 <= columns; x += 8) {
+    for (; x < p->spread_inside; x += 8) {
         const uint8_t *from[8];
-        v_prefetch(ahead + 3 * window[x].first);
-        v_prefetch(ahead + 3 * window[x + 4].first);
-        for (int k = 0; k < 8; k++) from[k] = row + 3 * window[x + k].first;
+        v_prefetch(ahead + at[x]);
+        v_prefetch(ahead + at[x + 4]);
+        for (int k = 0; k < 8; k++) from[k] = row + at[x + k];
         dot_eight_pixels(from, spread + x * step, padded, order, half, bits, to, x);
     }
     const row_end end = end_of_row(row, columns, padded);
@@ -116,8 +116,8 @@ EA_INLINE void across_packed_row(const ea_plan *p, const uint8_t *row, const uin
         const int32_t i = x < n - 8 ? x : n - 8;
         const uint8_t *from[8];
         for (int k = 0; k < 8; k++) {
-            const int32_t first = window[i + k].first;
-            from[k] = first + padded + 2 <= columns ? row + 3 * first : end.bytes + 3 * (first - end.from);
+            const int inside = at[i + k] + 3 * (padded + EA_SPREAD_OVER) <= 3 * columns;
+            from[k] = inside ? row + at[i + k] : end.bytes + at[i + k] - 3 * end.from;
         }
         dot_eight_pixels(from, spread + i * step, padded, order, half, bits, to, i);
     }
@@ -134,25 +134,24 @@ static int across_packed(const ea_plan *p, const uint8_t *frame, int32_t y, uint
     return 1;
 }
 
-/* The rows of a window, looked up once, and one more for those that take two at a time: its weight is 0. */
+/* The rows of a window, looked up once; behind them, up to the padding, any row: its weight is 0. */
 typedef struct {
     const uint8_t *row[EA_MOST_SIMD_ROWS];
     int32_t count;
 } window_rows;
 
-static void look_up(window_rows *w, const ea_window *window, const ea_rows *rows) {
+static void look_up(window_rows *w, const ea_window *window, const ea_rows *rows, int32_t padded) {
     w->count = window->count;
     for (int32_t k = 0; k < window->count; k++) w->row[k] = ea_row(rows, window->first + k);
-    w->row[window->count] = ea_row(rows, window->first);
+    for (int32_t k = window->count; k < padded; k++) w->row[k] = w->row[0];
 }
 
-static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, uint8_t *out) {
-    const int16_t *w = axis->weight + (size_t)j * (size_t)axis->padded;
+EA_INLINE void down(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, uint8_t *out, int32_t count) {
+    const int16_t *w = axis->weight + (size_t)j * (size_t)count;
     const int32_t bits = axis->bits;
     window_rows in;
     ea_v both[EA_MOST_SIMD_ROWS / EA_ROW_STEP];
-    look_up(&in, &axis->window[j], rows);
-    const int32_t count = in.count;
+    look_up(&in, &axis->window[j], rows, count);
     for (int32_t k = 0; k < count; k += EA_ROW_STEP) both[k / EA_ROW_STEP] = word_pair(w[k], w[k + 1]);
     for (int32_t x = 0; x < n; x += EA_GROUP) {
         const int32_t i = x < n - EA_GROUP ? x : n - EA_GROUP;
@@ -166,6 +165,11 @@ static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int3
     }
 }
 
+static void down_bytes(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, uint8_t *out) {
+    if (axis->padded == 8) down(axis, j, rows, n, out, 8);
+    else down(axis, j, rows, n, out, axis->padded);
+}
+
 /* The rows between the first and the last have one weight: they are added up as they are. 16 columns a sum. */
 EA_INLINE void inner_sums(const window_rows *in, int32_t i, int sums, ea_v *sum) {
     for (int s = 0; s < sums; s++) sum[s] = v_set16(0);
@@ -173,9 +177,11 @@ EA_INLINE void inner_sums(const window_rows *in, int32_t i, int sums, ea_v *sum)
         for (int s = 0; s < sums; s++) sum[s] = v_add16(sum[s], v_widen16(in->row[k] + i + 16 * s));
 }
 
+/* No ring. */
 EA_INLINE void touch_next_rows(const ea_rows *rows, const ea_window *window, int32_t i) {
-    const int32_t from = window->first + window->count, to = from + window->count;
-    for (int32_t y = from; y < to && y < rows->end; y++) v_prefetch(ea_row(rows, y) + i);
+    const int32_t from = window->first + window->count, to = from + window->count < rows->end ? from + window->count : rows->end;
+    const uint8_t *row = rows->base + (size_t)from * rows->stride + i;
+    for (int32_t y = from; y < to; y++, row += rows->stride) v_prefetch(row);
 }
 
 static void down_sums(const ea_axis *axis, int32_t j, const ea_rows *rows, int32_t n, int16_t *sums) {
@@ -185,7 +191,7 @@ static void down_sums(const ea_axis *axis, int32_t j, const ea_rows *rows, int32
     const ea_v inner_first = word_pair(window->count > 2 ? w[1] : 0, w[0]);
     const ea_v last_half = word_pair(last_row > 0 ? w[last_row] : 0, 1), half = v_set16(1 << (shift - 1));
     window_rows in;
-    look_up(&in, window, rows);
+    look_up(&in, window, rows, window->count);
     const int at_once = n >= 4 * EA_GROUP ? 4 : 1; /* 64 columns are a line of the cache */
     for (int32_t x = 0; x < n; x += at_once * EA_GROUP) {
         const int32_t i = x < n - at_once * EA_GROUP ? x : n - at_once * EA_GROUP;

@@ -2,6 +2,7 @@
  * emit.h. One row is made as bytes, channel by channel, then written to the tensor. */
 #include <string.h>
 
+#include "emit_factors.h"
 #include "kernels.h"
 #include "scratch.h"
 
@@ -17,7 +18,7 @@ static void fill_ring(const ea_plan *p, const uint8_t *frame, const ea_scratch *
             row[c] = p->spec.method == EA_AREA ? slot[c] : t->source_row[c];
         }
         if (across_packed(p, frame, *next, slot)) continue;
-        source_row(p->source_rows, frame, *next, row);
+        source_row(p->source_rows, frame, *next, (ea_columns){0, p->columns}, row);
         if (p->spec.method != EA_ANTIALIAS) continue;
         for (int c = 0; c < t->made; c++) across_bytes(&p->across, p->spec.inner_w, row[c], slot[c]);
     }
@@ -44,35 +45,31 @@ static int windows_rows(const ea_plan *p, const uint8_t *frame, const ea_scratch
     return direct;
 }
 
-static void write_row(const ea_plan *p, const ea_scratch *t, uint8_t *const row[3], int32_t j, void *out) {
-    const ea_spec *s = &p->spec;
-    if (!rows_are_the_tensor(s)) {
-        emit_row(s, (const uint8_t *const *)row, t->mixed, j, out);
-        return;
-    }
-    for (int c = t->made; c < ea_channels(s); c++)
-        memcpy((uint8_t *)out + ea_element(s, c, s->pad_x, s->pad_y + j), row[0], (size_t)s->inner_w);
-}
+/* Columns that are made, then written: reading and writing in turn, memory is busy with both. Of EA_GROUP a multiple. */
+enum { COLUMNS_AT_ONCE = 192 };
 
 static void run_rows(const ea_plan *p, const uint8_t *frame, void *out, void *scratch, ea_row_function bilinear, ea_row_function source_row) {
     const ea_spec *s = &p->spec;
     const ea_scratch t = ea_scratch_of(p, scratch);
-    const int in_place = rows_are_the_tensor(s), windows = s->method != EA_BILINEAR;
+    const tensor_factors factors = factors_of_tensor(s);
+    const int channels = ea_channels(s), in_place = rows_are_the_tensor(s), windows = s->method != EA_BILINEAR;
+    const int32_t step = windows || in_place ? s->inner_w : COLUMNS_AT_ONCE;
     ea_rows rows[3];
     int32_t next = windows ? p->down.window[0].first : 0;
     const int direct = windows && windows_rows(p, frame, &t, rows);
     for (int32_t j = 0; j < s->inner_h; j++) {
-        uint8_t *row[3] = {t.row[0], t.row[0], t.row[0]};
+        uint8_t *row[3], *to[3];
         for (int c = 0; c < 3; c++) {
-            if (c >= t.made) row[c] = row[0]; /* a gray picture fills all channels */
-            else row[c] = in_place ? (uint8_t *)out + ea_element(s, c, s->pad_x, s->pad_y + j) : t.row[c];
+            to[c] = (uint8_t *)out + ea_element(s, c < channels ? c : 0, s->pad_x, s->pad_y + j) * ea_dtype_bytes(s->dtype);
+            row[c] = in_place ? to[c] : t.row[c < t.made ? c : 0]; /* a gray picture fills all channels */
         }
-        if (!windows) {
-            bilinear(p, frame, j, row);
-        } else {
-            if (!direct) fill_ring(p, frame, &t, source_row, &next, p->down.window[j].first + p->down.window[j].count - 1);
-            make_window_row(p, &t, rows, j, row);
+        if (windows && !direct) fill_ring(p, frame, &t, source_row, &next, p->down.window[j].first + p->down.window[j].count - 1);
+        if (windows) make_window_row(p, &t, rows, j, row);
+        for (int32_t x = 0; x < s->inner_w; x += step) {
+            const ea_columns columns = {x, x + step < s->inner_w ? x + step : s->inner_w};
+            if (!windows) bilinear(p, frame, j, columns, row);
+            if (!in_place) emit_columns(s, &factors, (const uint8_t *const *)row, t.mixed, columns, to);
         }
-        write_row(p, &t, row, j, out);
+        for (int c = t.made; in_place && c < channels; c++) memcpy(to[c], row[0], (size_t)s->inner_w);
     }
 }

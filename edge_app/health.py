@@ -298,6 +298,12 @@ def zone_findings(zones: Sequence[ZoneReport], required: Mapping[ZoneGroup, bool
     return found
 
 
+def nameless_findings(errors: Sequence[OSError], watched: bool) -> list[Finding]:
+    """Zones of which nobody can tell what they are; see `thermal.nameless_zones`. Each is told only if it matters."""
+    remedy = "let the service's user read it; until then nothing there is watched"
+    return [Finding("zone", Grade.WARN, f"{e.filename} can't be read: {e.strerror}", remedy) for e in errors if watched]
+
+
 def _no_zone(group: ZoneGroup, needed: bool, on_npu: bool) -> Finding:
     text = f"no thermal zone of group {group}"
     if not on_npu:

@@ -12,6 +12,7 @@ scheduler takes all of them as hot. What can't be believed:
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ def thermal_root(root: Path | None, where: str) -> Path:
     Raises:
         ConfigError: it is no folder. (One without zones is a board without them.)
     """
-    if root is not None and not root.is_dir():
+    if root is not None and not os.path.isdir(root):  # pathlib's raises where a folder above is closed
         raise ConfigError(
             "no such folder", where=where, got=str(root), wanted="/sys, or a folder with class/thermal below it"
         )
@@ -97,6 +98,22 @@ def find_zones(root: Path, group_of: Classify) -> list[ZoneFile]:
             name = f"{name}.{names[:place].count(name)}"
         result.append(ZoneFile(Zone(name, kind, group, read_trips(folder)), folder))
     return result
+
+
+def nameless_zones(root: Path) -> list[OSError]:
+    """Why zones below `root`, or all of them, can't be told by their type."""
+    thermal = root / "class" / "thermal"
+    try:
+        folders = sorted(name for name in os.listdir(thermal) if name.startswith("thermal_zone"))
+    except OSError as error:
+        return [error]
+    errors = []
+    for folder in folders:
+        try:
+            _read(thermal / folder / "type")
+        except OSError as error:
+            errors.append(error)
+    return errors
 
 
 def read_trips(folder: Path) -> tuple[Trip, ...]:

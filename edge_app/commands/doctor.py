@@ -35,6 +35,7 @@ from edge_app.health import (
     installed_libraries,
     library_findings,
     machine_findings,
+    nameless_findings,
     npu_out_findings,
     provider_findings,
     transport_findings,
@@ -44,7 +45,7 @@ from edge_app.health import (
 from edge_app.npu_out import note_file, remove_note, standing_note
 from edge_app.qnn_errors import QNN_ERRORS, explain_qnn
 from edge_app.scheduler import build_policy, group_of
-from edge_app.thermal import SYSFS, ZoneReader, cooling_devices, find_zones, thermal_root
+from edge_app.thermal import SYSFS, ZoneReader, cooling_devices, find_zones, nameless_zones, thermal_root
 from edge_app.verdict import PlanKind
 from edge_app.zones import ZoneGroup
 
@@ -91,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
         *(transport_findings(transport_library()) if on_npu else ()),
         *note_findings(pipeline, args),
         *provider_findings(devices, error, on_npu, simulator),
+        *nameless_findings(nameless_zones(root), watched),
         *zone_findings(zones, {group: rule.required for group, rule in rules.items()}, watched),
         *cooling_findings(cooling_devices(root), on_npu),
     ]
@@ -188,8 +190,9 @@ def explain_error(text: str, json: bool) -> int:
     if json:
         print_json({"known": known is not None, **(asdict(known) if known is not None else {})})
     elif known is None:
-        Console(highlight=False).print(f"not known; known are {', '.join(e.name for e in QNN_ERRORS)}")
+        names = ", ".join(e.name if e.code is None else f"{e.name} ({e.code})" for e in QNN_ERRORS)
+        print(f"not known: {text}\n  do: give the whole message, or its number; known are {names}")
     else:
         number = "" if known.code is None else f" ({known.code})"
-        Console(highlight=False).print(f"{known.name}{number}: {known.meaning}\n  do: {known.remedy}")
+        print(f"{known.name}{number}: {known.meaning}\n  do: {known.remedy}")
     return int(ExitCode.OK if known is not None else ExitCode.CHECK_FAILED)

@@ -59,7 +59,7 @@ def rows(run: Run, other: Run | None) -> list[tuple[object, ...]]:
 
 
 def _counted(count: int, frames: int) -> str:
-    return f"{count} ({count / frames:.1%})" if count not in (0, frames) else str(count)
+    return f"{count} ({count / frames:.2%})" if count not in (0, frames) else str(count)
 
 
 def _reasons(run: Run) -> str:

@@ -40,6 +40,18 @@ def test_a_recorded_board_is_looked_at(tmp_path) -> None:
     assert doctor("--sysfs-root", tmp_path).returncode == 0
 
 
+def test_a_zone_without_a_readable_type_is_told(tmp_path) -> None:
+    tree = SysfsTree(tmp_path)
+    (tree.folders["nspss0-thermal"] / "type").unlink()
+    (tree.folders["nspss0-thermal"] / "type").mkdir()
+    done = doctor("--sysfs-root", tmp_path)
+    assert "thermal_zone0/type can't be read: Is a directory" in done.stdout
+    (tmp_path / "class").rename(tmp_path / "klass")
+    done = doctor("--sysfs-root", tmp_path)
+    assert done.returncode == 1
+    assert "class/thermal can't be read: No such file or directory" in done.stdout
+
+
 @pytest.mark.parametrize("root", ["none", "file"])
 def test_a_root_that_is_no_folder_is_refused(tmp_path, root) -> None:
     (tmp_path / "file").write_text("x")

@@ -5,6 +5,9 @@
 `frame` is what the line pays for every trigger (admit and decide, with the last run's observation) on a board with 18
 zones that are read once a second while 20 parts a second come; `no news` is a frame between two readings, `new zones`
 one with a reading that is new, on a cool board and on one where every rung has to be weighed. Microseconds of CPU time.
+
+Seen on two cores with a load of 25 (nothing else on them: less than half): 10 us a frame; 6.5 (median) between two
+readings, 62 with a new one on a cool board, 100 with all rungs weighed: once a second, that is.
 """
 
 from __future__ import annotations

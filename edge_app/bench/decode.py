@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.bench import peers
+from edge_app.bench import floor, peers
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.timing import Case, Work, run
 from edge_app.decode import HeadSpec, Output, make_decoder
@@ -125,7 +125,8 @@ def figures(options: Options) -> Iterator[Figures]:
         if not key.startswith(options.only):
             continue
         functions = {
-            "ours": ours(conf), "numpy_cv2": numpy_cv2(conf), "ultralytics": ultralytics(conf),
-            "torchvision": torchvision(conf), "edgefirst": edgefirst(conf), "head_copy": lambda out: out.copy(),
+            "ours": ours(conf), "floor": floor.of_head(4 + CLASSES, heads[0].strides[1]),
+            "numpy_cv2": numpy_cv2(conf), "ultralytics": ultralytics(conf), "torchvision": torchvision(conf),
+            "edgefirst": edgefirst(conf), "head_copy": lambda out: out.copy(),
         }  # fmt: skip
         yield run(Case(key, f"YOLOv8 head [1, 84, 8400], conf {conf}", heads, functions), options.rounds)

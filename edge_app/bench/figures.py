@@ -44,7 +44,10 @@ class Figures:
     values: Mapping[str, float | str | None]
 
     def rows(self) -> Iterator[tuple[str, str, str, str]]:
-        """(what, value, goal, reached) for the table; a comparison has a row for each peer."""
+        """(what, value, goal, reached) for the table; a comparison has a row for each peer.
+
+        A goal that memory alone forbids on this machine is named as `beyond the floor`, with the ratio that is left.
+        """
         peers = [name.removeprefix("ratio_") for name in self.values if name.startswith("ratio_")]
         if "ours_ms" not in self.values:
             yield (f"{self.key}: {self.title}", "", "", "")
@@ -76,7 +79,19 @@ class Figures:
         value = self.values[name]
         if not isinstance(value, float | int):
             return str(goal), "?"
-        return str(goal), "reached" if goal.reached(value) else "missed"
+        if goal.reached(value):
+            return str(goal), "reached"
+        at_floor = self._at_floor(name.removeprefix("ratio_"))
+        if goal.at_least and at_floor is not None and not goal.reached(at_floor):
+            return str(goal), f"beyond the floor, {shown(at_floor)}x"
+        return str(goal), "missed"
+
+    def _at_floor(self, peer: str) -> float | None:
+        """How many times as long as the floor a peer took: no kernel could have a better ratio."""
+        peer_ms, floor_ms, ours_ms = (self.values.get(f"{name}_ms") for name in (peer, "floor", "ours"))
+        if not (isinstance(peer_ms, float) and isinstance(floor_ms, float) and isinstance(ours_ms, float)):
+            return None
+        return peer_ms / min(floor_ms, ours_ms)
 
 
 def shown(value: float | str | None) -> str:

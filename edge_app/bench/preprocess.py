@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from edge_app.bench import neon, peers
+from edge_app.bench import floor, neon, peers
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.timing import Bytes, Case, Work, cold, run
 from edge_app.frame import PixelFormat
@@ -44,11 +39,9 @@ class Spec:
 def figures(options: Options) -> Iterator[Figures]:
     """W1 to W5, general sizes, the frame measures, and the counts for NEON."""
     peers.one_thread()
-    with tempfile.TemporaryDirectory() as folder:
-        floor = build_floor(Path(folder))
-        for spec in specs():
-            if spec.key.startswith(options.only):
-                yield run(case_of(spec, floor), options.rounds)
+    for spec in specs():
+        if spec.key.startswith(options.only):
+            yield run(case_of(spec), options.rounds)
     for source in (FULL_HD, Source(640, 640, PixelFormat.BGR8)):
         if (key := f"measure_{source.height}").startswith(options.only):
             yield run(measure_case(key, source), options.rounds)
@@ -90,14 +83,14 @@ def specs() -> Iterator[Spec]:
     yield Spec("area_1080p", "1080p BGR -> 640 u8, by area", Plan(FULL_HD, U8, Fit(method="area")))
 
 
-def case_of(spec: Spec, floor: ctypes.CDLL | None) -> Case:
+def case_of(spec: Spec) -> Case:
     """Ours, the floor and the peers, on cold random frames."""
     plan = spec.plan
     out = plan.tensor.empty()
     plan.prepare(out)
     functions: dict[str, Work | None] = {
         "ours": lambda frame: plan.run(frame, out),
-        "floor": None if floor is None else floor_of(plan, floor),
+        "floor": floor.of_plan(plan),
     }
     return Case(spec.key, spec.title, frames(plan.frame_bytes), functions | {n: p(plan) for n, p in spec.peers.items()})
 
@@ -112,39 +105,3 @@ def frames(bytes_each: int) -> list[Bytes]:
     """Cold and random."""
     rng = np.random.default_rng(1)
     return cold(lambda _: rng.integers(0, 256, bytes_each, np.uint8), bytes_each)
-
-
-def build_floor(folder: Path) -> ctypes.CDLL | None:
-    """Compiles floor.c with the system's compiler; None if there is none."""
-    if shutil.which("cc") is None:
-        return None
-    library, source = folder / "floor.so", Path(__file__).with_name("floor.c")
-    subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    floor = ctypes.CDLL(str(library))
-    floor.floor_run.restype = ctypes.c_uint64
-    return floor
-
-
-def floor_of(plan: Plan, floor: ctypes.CDLL) -> Work:
-    """Reads the rows that the plan's method touches, across its region, and writes its output."""
-    s, g, t = plan.source, plan.geometry, plan.tensor
-    span = g.scale_y if plan.fit.method != "bilinear" else (1 if float(g.scale_y) % 2 == 1 else 2)
-    per_output = max(1, round(span))
-    first = np.floor((np.arange(g.inner_height) + g.crop_y + 0.5) * g.scale_y - 0.5 * (span if span > 2 else 1))
-    rows = np.clip(first[:, None] + np.arange(per_output), 0, s.height - 1).astype(np.int64)
-    columns, pixel_bytes = peers.region(plan)[1], s.row_bytes // s.width
-    row_bytes = (columns.stop - columns.start) * pixel_bytes
-    offsets = np.ascontiguousarray(rows * s.stride_bytes)
-    if s.pixel_format is PixelFormat.NV12:
-        chroma = s.chroma[0] + rows // 2 * s.chroma[1]
-        offsets = np.ascontiguousarray(np.concatenate([offsets, chroma[:, ::2]], axis=1))
-        per_output += -(-per_output // 2)
-    offsets += columns.start * pixel_bytes
-    out = t.empty()
-    planes = t.channels if t.layout == "NCHW" else 1
-    plane, out_row = out.nbytes // planes, g.inner_width * out.itemsize * t.channels // planes
-    args = (
-        offsets.ctypes.data_as(ctypes.c_void_p), g.inner_height, per_output, ctypes.c_size_t(row_bytes),
-        out.ctypes.data_as(ctypes.c_void_p), planes, ctypes.c_size_t(plane), ctypes.c_size_t(out_row),
-    )  # fmt: skip
-    return lambda frame: (floor.floor_run(frame.ctypes.data_as(ctypes.c_void_p), *args), out, offsets)

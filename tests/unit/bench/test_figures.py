@@ -58,6 +58,17 @@ def test_goals_stand_beside_the_figures(ratio, told):
     assert " ".join(row[2:]) == told
 
 
+@pytest.mark.parametrize(
+    ("ours_ms", "floor_ms", "told"),
+    [(1.0, 0.5, "missed"), (1.0, 0.9, "beyond the floor, 3.33x"), (0.8, 0.9, "beyond the floor, 3.75x"),
+     (0.7, 0.9, "reached")],
+)  # fmt: skip
+def test_a_goal_that_memory_forbids_is_told_from_one_that_was_missed(ours_ms, floor_ms, told):
+    times = {"ours": [ours_ms / 1e3], "floor": [floor_ms / 1e3], "tuned_cv2": [0.003]}
+    row = list(compared("w1_1080p_f32", "", times, times).rows())[2]
+    assert row[2:] == (">= 4", told)
+
+
 def test_upper_bounds_are_goals_too():
     rows = list(Figures("memory_cpu_plan", "", {"resident_mb": 181.0, "growth_mb": 0.0}).rows())
     assert rows[1] == ("  resident_mb", "181", "<= 180", "missed")

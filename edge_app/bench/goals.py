@@ -62,6 +62,16 @@ GOALS = {
     "pipelined_1_camera.line_to_slowest_stage": _least(0.95),
     "pipelined_4_cameras.line_to_slowest_stage": _least(0.95),
     "pipelined_1_camera.latency_to_sum_of_stages": _most(1.1),
+    "bus_seal_200.p50_us": _most(20),
+    "bus_seal_2000.p50_us": _most(20),
+    **{
+        f"bus_latency_{rate}_{count}.publish_to_bare_{share}": _most(1.2)
+        for rate in (200, 2000)
+        for count in (1, 10, 100)
+        for share in ("p50", "p99")
+    },
+    "model.ratio_cycles": _least(1),
+    "model.ratio_bytes": _least(1),
     "memory_cpu_plan.resident_mb": _most(180),
     "start_help.wall_ms": _most(150),
     "start_null.first_result_ms": _most(500),

@@ -10,6 +10,7 @@ Exit code 0: nothing is broken (notes and warnings may be there). 1: something i
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -186,7 +187,10 @@ def print_findings(findings: list[Finding]) -> None:
 
 def explain_error(text: str, json: bool) -> int:
     """Tells what an error means; CHECK_FAILED if it is not known."""
-    known = explain_qnn(f"error code: {text}" if text.strip().isdigit() else text)
+    number = re.fullmatch(r"\s*(?:(\d+)|(0x[0-9a-f]+))\s*", text, re.ASCII | re.IGNORECASE)
+    if number is not None:
+        text = f"error code: {int(number[1]) if number[1] else int(number[2], 16)}"
+    known = explain_qnn(text)
     if json:
         print_json({"known": known is not None, **(asdict(known) if known is not None else {})})
     elif known is None:

@@ -108,7 +108,7 @@ def test_limits_of_a_pipeline_are_taken(tmp_path, toy_model) -> None:
 
 
 def test_one_error_is_explained() -> None:
-    known = doctor("--explain", "14001")
+    known = doctor("--explain", "0x36B1")
     assert (known.returncode, "INVALID_CONFIG" in known.stdout, "/dev/fastrpc" in known.stdout) == (0, True, True)
     as_json = json.loads(doctor("--explain", "Error code: 5005", "--json").stdout)
     assert (as_json["code"], as_json["name"]) == (5005, "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY")

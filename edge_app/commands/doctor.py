@@ -187,9 +187,9 @@ def print_findings(findings: list[Finding]) -> None:
 
 def explain_error(text: str, json: bool) -> int:
     """Tells what an error means; CHECK_FAILED if it is not known."""
-    number = re.fullmatch(r"\s*(?:(\d+)|(0x[0-9a-f]+))\s*", text, re.ASCII | re.IGNORECASE)
-    if number is not None:
-        text = f"error code: {int(number[1]) if number[1] else int(number[2], 16)}"
+    code = re.fullmatch(r"\s*(?:(\d+)|(0x[0-9a-f]+))\s*", text, re.ASCII | re.IGNORECASE)
+    if code is not None:
+        text = f"error code: {int(code[1]) if code[1] else int(code[2], 16)}"
     known = explain_qnn(text)
     if json:
         print_json({"known": known is not None, **(asdict(known) if known is not None else {})})

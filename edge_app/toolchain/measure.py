@@ -136,15 +136,17 @@ def metric(
     """(name, value 0..1) of the task's metric.
 
     Detectors: mAP50-95 against the labels, or without labels against what the float model finds. Classifiers: how often
-    the best class is the float model's.
+    the best class is the float model's, of the pictures on which one of both is sure (SURE_AT; if there are none, of
+    all): no line tells another label.
     """
     if isinstance(reference[0], Classes):
-        same = [
-            a.best == b.best
+        pairs = [
+            (a, b)
             for a, b in zip(found, reference, strict=True)
             if isinstance(a, Classes) and isinstance(b, Classes)
         ]
-        return "top1_agreement", sum(same) / len(same)
+        told = [(a, b) for a, b in pairs if max(a.scores.max(), b.scores.max()) >= SURE_AT] or pairs
+        return "told_label_agreement", sum(a.best == b.best for a, b in told) / len(told)
     boxes = [one for one in found if isinstance(one, Detections)]
     if all(sample.truth is not None for sample in samples):
         truth = [sample.truth for sample in samples if sample.truth is not None]

@@ -17,6 +17,8 @@ from edge_app.verdict import PlanKind
 
 SAMPLES = [Sample(f"part{n}", str(n), np.zeros((1, 1, 3), np.uint8)) for n in range(4)]
 GOOD = ("PASS", "FAIL", "PASS", "FAIL")
+IMAGE = InputSpec(name="x", width=8, height=8)
+CARD = ModelCard("m", "classify", Path("m.onnx"), "0", IMAGE, HeadSpec(kind="classify"), ("shirt", "skirt"), 0.5)
 
 
 def rung(plan: str | None, soc: str | None, verdicts: tuple[str, ...] = GOOD, problems: tuple[str, ...] = ()) -> Rung:
@@ -43,11 +45,26 @@ def test_a_plan_is_compared_with_those_of_its_soc_and_with_the_cpu() -> None:
     assert after.agrees_with == (PlanKind.CPU,)
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "agreement"),
+    [
+        ((0.52, 0.95, 0.9), (0.48, 0.9, 0.8), 1.0),
+        ((0.52, 0.95, 0.9), (0.48, 0.9, 0.4), 0.5),
+        ((0.95, 0.55, 0.55), (0.95, 0.35, 0.55), 0.5),
+        ((0.52, 0.55), (0.48, 0.55), 0.5),
+    ],
+    ids=["a near tie", "sure of the one, not of the other", "the other is sure", "nobody is sure of anything"],
+)
+def test_a_classifiers_loss_is_of_labels_that_a_line_would_tell(
+    ours: tuple[float, ...], theirs: tuple[float, ...], agreement: float
+) -> None:
+    found, reference = ([Classes(np.array([p, 1 - p], np.float32)) for p in shirt] for shirt in (theirs, ours))
+    assert measure.metric(CARD, found, reference, SAMPLES) == ("told_label_agreement", agreement)
+
+
 def test_a_near_tie_that_no_line_would_tell_keeps_no_plan_from_another() -> None:
-    file, image = Path("m.onnx"), InputSpec(name="x", width=8, height=8)
-    card = ModelCard("m", "classify", file, "0", image, HeadSpec(kind="classify"), ("shirt", "skirt"), 0.5)
     ours, theirs = (
-        tuple(measure.verdicts(card, [Classes(np.array([p, 1 - p], np.float32)) for p in shirt]))
+        tuple(measure.verdicts(CARD, [Classes(np.array([p, 1 - p], np.float32)) for p in shirt]))
         for shirt in ((0.52, 0.95, 0.7, 0.7, 0.55), (0.48, 0.9, 0.45, 0.3, 0.3))
     )
     assert ours == ("shirt (unsure)", "shirt", "shirt", "shirt", "shirt (unsure)")

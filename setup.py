@@ -48,7 +48,7 @@ def extension(folder: str) -> Extension:
     return Extension(
         f"edge_app.{folder}._native",
         sources=sorted(str(path) for path in Path("edge_app", folder).glob("*.c")),
-        depends=sorted(str(path) for path in Path("edge_app", folder).glob("*.h")),
+        depends=["edge_app/native.h", *sorted(str(path) for path in Path("edge_app", folder).glob("*.h"))],
         extra_compile_args=COMPILE,
         libraries=["m"],
         py_limited_api=True,

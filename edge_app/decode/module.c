@@ -1,7 +1,5 @@
 /* The binding: checks buffers, gives up the GIL, calls the decode. It owns the head's room to work in. */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
+#include "../native.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,13 +63,7 @@ static int read_thresholds(PyObject *sequence, held_head *held) {
         PyErr_NoMemory();
         return -1;
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PySequence_GetItem(sequence, i);
-        if (item == NULL) return -1;
-        values[i] = (float)PyFloat_AsDouble(item);
-        Py_DECREF(item);
-        if (PyErr_Occurred()) return -1;
-    }
+    if (ea_read_floats(sequence, values, count) < 0) return -1;
     held->head.thresholds = values;
     held->head.lowest = values[0];
     for (Py_ssize_t i = 1; i < count; i++)
@@ -87,7 +79,7 @@ static int reserve(held_head *held) {
         PyErr_NoMemory();
         return -1;
     }
-    ea_work_init(&held->work, (void *)(((uintptr_t)held->block + 63) / 64 * 64), &held->head);
+    ea_work_init(&held->work, ea_aligned64(held->block), &held->head);
     float *f = held->out_block;
     size_t n = (size_t)held->head.max_detections;
     held->out = (ea_boxes){f, f + n, f + 2 * n, f + 3 * n, f + 4 * n, (int32_t *)(f + 5 * n), 0};
@@ -125,8 +117,7 @@ static void close_tensors(open_tensors *t) {
 
 static int check_tensor(const Py_buffer *view, int index, int type, size_t elements) {
     static const char *const names[] = {"f", "B", "H"};
-    const char *got = view->format == NULL ? "B" : view->format;
-    got += *got == '<' || *got == '=' || *got == '@'; /* little-endian is native on our CPUs */
+    const char *got = ea_element_type(view);
     if (strcmp(got, names[type]) != 0) {
         PyErr_Format(PyExc_TypeError, "output %d: wanted elements of type '%s', got '%s'", index, names[type], got);
         return -1;
@@ -235,11 +226,4 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "edge_app.decode._native", .m_size = 0, .m_methods = methods, .m_slots = slots,
-};
-
-PyMODINIT_FUNC PyInit__native(void);
-PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }
+EA_MODULE("edge_app.decode._native", methods)

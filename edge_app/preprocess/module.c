@@ -1,7 +1,5 @@
 /* The binding: checks buffers, gives up the GIL, calls the kernels. It owns nothing but the plan it built. */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
+#include "../native.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +15,6 @@ typedef struct {
     ea_plan *plan;
     void *scratch; /* of the last run, for the next; NULL while a run has it */
 } held_plan;
-
-static void *aligned64(void *block) { return (void *)(((uintptr_t)block + 63) / 64 * 64); }
 
 static void free_plan(PyObject *capsule) {
     held_plan *held = PyCapsule_GetPointer(capsule, PLAN);
@@ -52,14 +48,7 @@ static int read_floats(PyObject *sequence, float *values, Py_ssize_t count) {
         if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "plan wants %zd floats", count);
         return -1;
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PySequence_GetItem(sequence, i);
-        if (item == NULL) return -1;
-        values[i] = (float)PyFloat_AsDouble(item);
-        Py_DECREF(item);
-        if (PyErr_Occurred()) return -1;
-    }
-    return 0;
+    return ea_read_floats(sequence, values, count);
 }
 
 enum { INTS = 28, FLOATS = 9 };
@@ -97,7 +86,7 @@ static PyObject *py_build(PyObject *self, PyObject *args) {
         free(held);
         return PyErr_NoMemory();
     }
-    held->plan = aligned64(held->block);
+    held->plan = ea_aligned64(held->block);
     ea_plan_build(held->plan, &spec);
     PyObject *capsule = PyCapsule_New(held, PLAN, free_plan);
     if (capsule == NULL) {
@@ -109,15 +98,9 @@ static PyObject *py_build(PyObject *self, PyObject *args) {
 
 static const char *element_format(int dtype) { return dtype == EA_FLOAT32 ? "f" : dtype == EA_UINT16 ? "H" : "B"; }
 
-/* A buffer's element type without its byte order: native ones and little-endian ones are the same on our CPUs. */
-static const char *type_of(const Py_buffer *view) {
-    const char *f = view->format == NULL ? "B" : view->format;
-    return f + (*f == '<' || *f == '=' || *f == '@');
-}
-
 /* A frame may have padded rows, which the plan's stride describes: all of its memory must lie in one piece. */
 static int check_frame(const Py_buffer *view, const ea_spec *s) {
-    if (strcmp(type_of(view), "B") != 0) {
+    if (strcmp(ea_element_type(view), "B") != 0) {
         PyErr_Format(PyExc_TypeError, "frame: wanted bytes (uint8), got elements of type '%s'", view->format);
         return -1;
     }
@@ -131,8 +114,8 @@ static int check_frame(const Py_buffer *view, const ea_spec *s) {
 
 static int check_tensor(const Py_buffer *view, const ea_spec *s) {
     const char *wanted = element_format(s->dtype);
-    if (strcmp(type_of(view), wanted) != 0) {
-        PyErr_Format(PyExc_TypeError, "tensor: wanted elements of type '%s', got '%s'", wanted, type_of(view));
+    if (strcmp(ea_element_type(view), wanted) != 0) {
+        PyErr_Format(PyExc_TypeError, "tensor: wanted elements of type '%s', got '%s'", wanted, ea_element_type(view));
         return -1;
     }
     if ((uintptr_t)view->buf % ea_dtype_bytes(s->dtype) != 0) {
@@ -177,7 +160,7 @@ static int run_unlocked(held_plan *held, const void *frame, void *out, int path)
         return -1;
     }
     Py_BEGIN_ALLOW_THREADS
-    ea_run(held->plan, frame, out, aligned64(scratch), path);
+    ea_run(held->plan, frame, out, ea_aligned64(scratch), path);
     Py_END_ALLOW_THREADS
     if (held->scratch == NULL) held->scratch = scratch;
     else free(scratch);
@@ -256,7 +239,7 @@ static PyObject *py_measure(PyObject *self, PyObject *args) {
 }
 
 static int check_pair(const Py_buffer *a, const Py_buffer *b) {
-    if (strcmp(type_of(a), "B") != 0 || strcmp(type_of(b), "B") != 0) {
+    if (strcmp(ea_element_type(a), "B") != 0 || strcmp(ea_element_type(b), "B") != 0) {
         PyErr_SetString(PyExc_TypeError, "difference: wanted two pictures of bytes (uint8)");
         return -1;
     }
@@ -314,11 +297,4 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "edge_app.preprocess._native", .m_size = 0, .m_methods = methods, .m_slots = slots,
-};
-
-PyMODINIT_FUNC PyInit__native(void);
-PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }
+EA_MODULE("edge_app.preprocess._native", methods)

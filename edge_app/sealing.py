@@ -282,10 +282,16 @@ class DeadlineTimer:
             log.critical("deadlines are no longer kept", exc_info=True)
             self._broken(error)
 
+    def _is_due(self) -> bool:
+        """Whether the first ticket that is not sealed yet is at its deadline; those before it need nobody to wake."""
+        while self._tickets and self._tickets[0][2].sealed:
+            heapq.heappop(self._tickets)
+        return bool(self._tickets) and self._tickets[0][0] <= monotonic_us()
+
     def _keep_deadlines(self) -> None:
         while True:
             with self._changed:
-                while not self._stopped and not (self._tickets and self._tickets[0][0] <= monotonic_us()):
+                while not self._stopped and not self._is_due():
                     wait_us = self._tickets[0][0] - monotonic_us() if self._tickets else None
                     self._changed.wait(None if wait_us is None else max(wait_us, 0) / 1e6)
                 if self._stopped:

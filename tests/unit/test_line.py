@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from line_bench import BAD, GOOD, PATIENCE_S, Bench, Kept, assert_sealed_once, run
 
+from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
 from edge_app.detections import Detections
 from edge_app.errors import RuntimeFault
 from edge_app.frame import FrameStatus
 from edge_app.runtime.base import Binding
-from edge_app.sealing import Ticket
+from edge_app.sealing import DeadlineTimer, Sealer, Ticket
 from edge_app.verdict import Judgement, Mode, PlanKind, Reason
 
 
@@ -80,6 +81,23 @@ def test_a_late_verdict_is_late_and_never_pass(bench: Bench) -> None:
     late = kept.results[0]
     assert late.deadline_us is not None
     assert late.t_done_us >= late.deadline_us
+
+
+def test_a_deadline_is_kept_behind_triggers_that_were_sealed_before_theirs(bench: Bench) -> None:
+    line, kept = bench.line(iter([]))
+    sealer, broken = Sealer(kept), list[Exception]()
+    timer = DeadlineTimer(sealer, broken.append)
+    now, placement = monotonic_us(), line.placement
+    tickets = [Ticket(n, n, None, 0, now, now + 20_000 * n, placement) for n in range(1, 7)]
+    for ticket in tickets:
+        timer.watch(sealer.admit(ticket))
+    for ticket in (*tickets[:3], tickets[4]):
+        sealer.seal(ticket, Judgement(Reason.INCOMPLETE_FRAME))
+    timer.start()
+    kept.after(6)()
+    timer.stop()
+    assert not broken
+    assert [(one.trigger_id, one.reason) for one in kept.results[4:]] == [(4, Reason.LATE), (6, Reason.LATE)]
 
 
 def test_a_verdict_that_comes_after_the_seal_is_kept_as_a_note(bench: Bench) -> None:

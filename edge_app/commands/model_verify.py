@@ -80,8 +80,10 @@ def _samples(args: argparse.Namespace, manifest: Manifest) -> tuple[list[Sample]
             got="nothing there",
         )
     if args.data.is_dir() and not (args.data / "data.yaml").is_file():
-        files = pictures_in(args.data)
-        return measure.samples_of(measure.spread(files, args.limit)), f"{args.data.name} (no labels)"
+        files = measure.spread(pictures_in(args.data), args.limit)
+        classes = manifest.labels if manifest.task == "classify" else ()
+        samples = measure.in_folders(files, classes)
+        return samples, args.data.name + " (no labels)" * (samples[0].label is None)
     split = args.split or _default_split(args.data)
     dataset = read_dataset(args.data, split)
     return measure.labelled(dataset, manifest.labels, args.limit), f"{dataset.root.resolve().name} {split}"

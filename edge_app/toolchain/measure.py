@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +49,8 @@ class Sample:
     sha256: str
     picture: npt.NDArray[np.uint8]
     truth: Truth | None = None
+    label: str | None = None
+    """Of a classifier's picture, as its folder names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,15 @@ def read_card(folder: Path) -> ModelCard:
 def samples_of(files: Sequence[Path]) -> list[Sample]:
     """Unlabelled pictures."""
     return [Sample(file.name, _digest(file), read_picture(file)) for file in files]
+
+
+def in_folders(files: Sequence[Path], labels: Sequence[str]) -> list[Sample]:
+    """Pictures LABEL/FILE of a classifier; unlabelled if any lies elsewhere than in the folder of a label."""
+    samples = samples_of(files)
+    named = [file.parent.name for file in files]
+    if not set(named) <= set(labels):
+        return samples
+    return [replace(sample, label=label) for sample, label in zip(samples, named, strict=True)]
 
 
 def labelled(dataset: Dataset, labels: Sequence[str], limit: int | None) -> list[Sample]:
@@ -136,17 +148,15 @@ def metric(
     """(name, value 0..1) of the task's metric.
 
     Detectors: mAP50-95 against the labels, or without labels against what the float model finds. Classifiers: how often
-    the best class is the float model's, of the pictures on which one of both is sure (SURE_AT; if there are none, of
-    all): no line tells another label.
+    the best class is the label (top-1), or without labels the float model's.
     """
     if isinstance(reference[0], Classes):
-        pairs = [
-            (a, b)
-            for a, b in zip(found, reference, strict=True)
-            if isinstance(a, Classes) and isinstance(b, Classes)
-        ]
-        told = [(a, b) for a, b in pairs if max(a.scores.max(), b.scores.max()) >= SURE_AT] or pairs
-        return "told_label_agreement", sum(a.best == b.best for a, b in told) / len(told)
+        best = [card.labels[one.best] for one in found if isinstance(one, Classes)]
+        if all(sample.label is not None for sample in samples):
+            wanted = [sample.label for sample in samples]
+            return "top1", sum(map(eq, best, wanted)) / len(samples)
+        floats = [card.labels[one.best] for one in reference if isinstance(one, Classes)]
+        return "top1_agreement", sum(map(eq, best, floats)) / len(samples)
     boxes = [one for one in found if isinstance(one, Detections)]
     if all(sample.truth is not None for sample in samples):
         truth = [sample.truth for sample in samples if sample.truth is not None]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -46,20 +47,23 @@ def test_a_plan_is_compared_with_those_of_its_soc_and_with_the_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "agreement"),
-    [
-        ((0.52, 0.95, 0.9), (0.48, 0.9, 0.8), 1.0),
-        ((0.52, 0.95, 0.9), (0.48, 0.9, 0.4), 0.5),
-        ((0.95, 0.55, 0.55), (0.95, 0.35, 0.55), 0.5),
-        ((0.52, 0.55), (0.48, 0.55), 0.5),
-    ],
-    ids=["a near tie", "sure of the one, not of the other", "the other is sure", "nobody is sure of anything"],
+    ("folders", "metric", "of_float", "of_plan"),
+    [(("shirt", "skirt", "skirt"), "top1", 2 / 3, 1.0), (("shirt", "skirt", "odd"), "top1_agreement", 1.0, 2 / 3)],
+    ids=["folders of labels", "another folder"],
 )
-def test_a_classifiers_loss_is_of_labels_that_a_line_would_tell(
-    ours: tuple[float, ...], theirs: tuple[float, ...], agreement: float
+def test_a_classifiers_loss_is_in_labels_where_there_are_any(
+    folders: tuple[str, ...], metric: str, of_float: float, of_plan: float, tmp_path: Path
 ) -> None:
-    found, reference = ([Classes(np.array([p, 1 - p], np.float32)) for p in shirt] for shirt in (theirs, ours))
-    assert measure.metric(CARD, found, reference, SAMPLES) == ("told_label_agreement", agreement)
+    files = [tmp_path / folder / f"{n}.png" for n, folder in enumerate(folders)]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        cv2.imwrite(str(file), np.zeros((8, 8, 3), np.uint8))
+    samples = measure.in_folders(files, CARD.labels)
+    ours, theirs = (
+        [Classes(np.array([p, 1 - p], np.float32)) for p in shirt] for shirt in ((0.9, 0.1, 0.52), (0.9, 0.1, 0.48))
+    )
+    assert measure.metric(CARD, ours, ours, samples) == (metric, of_float)
+    assert measure.metric(CARD, theirs, ours, samples) == (metric, of_plan)
 
 
 def test_a_near_tie_that_no_line_would_tell_keeps_no_plan_from_another() -> None:

@@ -158,7 +158,8 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--soc", metavar="S,S", help="default: all of the manifest")
     parser.add_argument("--plans", default="htp,hybrid", metavar="P,P")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="a YOLO data set, or pictures (classifiers: LABEL/PICTURE)")
+    data_help = "a YOLO data set, or pictures (classifiers: LABEL/PICTURE)"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=data_help)
     parser.add_argument("--split", metavar="KEY", help="of data.yaml (default: test, else val)")
     parser.add_argument("--limit", type=positive, metavar="N", help="so many pictures, evenly spread")
     parser.add_argument("--cosine", type=float, default=0.99, help="gate (default: 0.99)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,6 @@ def test_a_line_without_pages_loads_no_web_server() -> None:
 def test_nothing_is_told_to_the_maker_of_the_inference_library(toy_model: Path, tmp_path: Path) -> None:
     """Its telemetry leaves an identifier and a queue in the home folder of whoever does not switch it off."""
     code = f"import edge_app, numpy; edge_app.load({str(toy_model)!r})(numpy.zeros((64, 64, 3), numpy.uint8))"
-    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": "/usr/bin:/bin"}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("ORT_", "XDG_"))}
+    subprocess.run([sys.executable, "-P", "-c", code], env=environment | {"HOME": str(tmp_path)}, check=True)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

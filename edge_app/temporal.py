@@ -80,6 +80,7 @@ class Following:
         average: smoothed probabilities [C]; None: nobody was seen since nobody was there.
         scores: of the last inference, which still stand while the gate finds nothing changed.
         now_us: of the last frame.
+        inferred_us: of the last inference.
         seen_us: of the last inference, or of the last frame that showed that nobody is there.
         told: the decision in force; None: none yet.
         coming: what was seen last, if it is another one.
@@ -89,6 +90,7 @@ class Following:
     average: Scores | None = None
     scores: Scores | None = None
     now_us: int | None = None
+    inferred_us: int | None = None
     seen_us: int | None = None
     told: Stable | None = None
     coming: Stable | None = None
@@ -109,7 +111,8 @@ def follow(rules: Decision, state: Following, shown: Shown, now_us: int) -> tupl
     """
     now_us = _later(state, now_us)
     patience_s = rules.hold_s if shown.reason in SKIPPED else rules.dwell_s
-    if shown.is_blind and state.seen_us is not None and now_us - state.seen_us < patience_s * 1e6:
+    recent = state.seen_us is not None and now_us - state.seen_us < patience_s * 1e6
+    if shown.is_blind and recent and not _is_overdue(rules, state, now_us):
         return replace(state, now_us=now_us), None  # a frame that is lost among others that are seen says nothing
     state = _averaged(rules, state, shown, now_us)
     return _tell(rules, state, _candidate(rules, state, shown, now_us), now_us)
@@ -138,16 +141,16 @@ def _averaged(rules: Decision, state: Following, shown: Shown, now_us: int) -> F
     if shown.is_blind:
         return replace(state, now_us=now_us)
     scores = state.scores if shown.scores is None else shown.scores
-    seen_us = state.seen_us if shown.scores is None else now_us
     if scores is None:
         return replace(state, now_us=now_us)
+    if shown.scores is not None:
+        state = replace(state, inferred_us=now_us, seen_us=now_us, remark=shown.detail)
     if state.average is None or state.now_us is None or rules.smooth_s == 0:
         average = scores
     else:
         share = np.float32(1 - math.exp((state.now_us - now_us) / (rules.smooth_s * 1e6)))
         average = (state.average + share * (scores - state.average)).astype(np.float32)
-    remark = state.remark if shown.scores is None else shown.detail
-    return replace(state, average=average, scores=scores, now_us=now_us, seen_us=seen_us, remark=remark)
+    return replace(state, average=average, scores=scores, now_us=now_us)
 
 
 def _candidate(rules: Decision, state: Following, shown: Shown, now_us: int) -> Stable:
@@ -171,9 +174,14 @@ def _is_fresh(rules: Decision, state: Following, now_us: int) -> bool:
 
 
 def _is_overdue(rules: Decision, state: Following, now_us: int) -> bool:
-    """Whether a label is in force, or that nobody is there, that nothing has confirmed for hold_s."""
-    claims = state.told is not None and state.told.reason in (Reason.OK, Reason.NO_PART)
-    return claims and state.seen_us is not None and now_us - state.seen_us >= rules.hold_s * 1e6
+    """Whether a label is in force, or that nobody is there, that nothing has confirmed for hold_s.
+
+    Only an inference confirms a label; that nobody is there, seen for less than dwell_s, does not prolong it.
+    """
+    if state.told is None or state.told.reason not in (Reason.OK, Reason.NO_PART):
+        return False
+    confirmed_us = state.seen_us if state.told.label is None else state.inferred_us
+    return confirmed_us is not None and now_us - confirmed_us >= rules.hold_s * 1e6
 
 
 def _not_confirmed(rules: Decision, now_us: int) -> Stable:

@@ -148,6 +148,12 @@ def test_a_gate_that_skips_for_too_long_is_no_lost_camera():
     assert told([None] * 40) == []
 
 
+@pytest.mark.parametrize(("last", "reason"), [(NOBODY, "NO_PART"), (DARK, "BAD_IMAGE"), (None, "MARGINAL")])
+def test_that_nobody_is_there_for_less_than_its_dwell_keeps_no_label_longer(last, reason):
+    seen, still, nobody = [sure(1)] * 11, [STILL] * 16, [NOBODY] * 3
+    assert told([*seen, *still, *nobody, *[last] * 2])[1:] == [(3.0, reason, None)]
+
+
 def test_rules_that_contradict_themselves_are_refused():
     with pytest.raises(ValidationError, match="keep_at"):
         Decision(keep_at=0.8, name_at=0.7)

@@ -17,12 +17,12 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "load"]
 
 if TYPE_CHECKING:
-    from edge_app.model import load
+    from edge_app.predictor import load
 
 
 def __getattr__(name: str) -> Any:
     if name == "load":
-        from edge_app.model import load
+        from edge_app.predictor import load
 
         return load
     raise AttributeError(f"module 'edge_app' has no attribute {name!r}")

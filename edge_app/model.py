@@ -1,6 +1,6 @@
 """A model as the rest of the product sees it: what goes in, what comes out, and which files run it where.
 
-`resolve` reads a model folder's manifest or a bare ONNX file; `load` is the one-line Python interface.
+`resolve` reads a model folder's manifest or a bare ONNX file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Artifact, Manifest, Plan
 from edge_app.config.pipeline import Model
 from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess, make_input
-from edge_app.detections import Classes, Detections
-from edge_app.engine import Decode, Engine, Work
+from edge_app.engine import Decode
 from edge_app.errors import ConfigError, ModelError
 from edge_app.family import member, members
-from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
-from edge_app.verdict import PowerMode
 
 if TYPE_CHECKING:
     from edge_app.runtime.ort import OrtSession
@@ -347,60 +344,3 @@ def with_encodings(outputs: tuple[TensorInfo, ...], declared: tuple[OutputSpec, 
             )
         result.append(replace(output, scale=spec.quant_scale, zero_point=spec.quant_zero_point))
     return tuple(result)
-
-
-class Predictor:
-    """A loaded model as a function: `predictor(image)` gives the detections."""
-
-    def __init__(self, card: ModelCard, engine: Engine) -> None:
-        self.card = card
-        self._engine = engine
-        self._work: Work = engine.bind()
-
-    def __call__(self, image: npt.NDArray[np.uint8]) -> Detections | Classes:
-        """One inference.
-
-        Args:
-            image: uint8, [H, W, 3] in BGR as `cv2.imread` gives it, or [H, W] grey.
-
-        Returns:
-            Detections in the image's pixels (labels index `self.card.labels`), or Classes.
-
-        Raises:
-            TypeError: not such an image.
-            InvalidOutput: NaN or Inf came out.
-        """
-        if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
-            raise TypeError(f"image: wanted uint8 [H, W, 3] (BGR) or [H, W], got {image.dtype} {list(image.shape)}")
-        image = np.ascontiguousarray(image)
-        pixel_format = PixelFormat.GRAY8 if image.ndim == 2 else PixelFormat.BGR8
-        height, width = image.shape[:2]
-        frame = Frame(1, 1, 0, 0, FrameStatus.COMPLETE, pixel_format, width, height, image)
-        self._engine.preprocess(frame, self._work)
-        self._engine.run(self._work, PowerMode.NONE)
-        return self._engine.result(self._work)
-
-
-def load(
-    model: str | Path,
-    *,
-    score: float | None = None,
-    threads: int | None = None,
-    size: tuple[int, int] | None = None,
-) -> Predictor:
-    """Loads a model for use from Python, on the CPU: `edge_app.load("models/pcb-defect")(image)`.
-
-    Args:
-        model: a model folder or an Ultralytics ONNX file.
-        score: lowest score of a detection; None: the manifest's operating scores, else 0.25.
-        threads: CPU threads; None: as many as cores.
-        size: width, height of the input, for a folder of several sizes.
-
-    Raises:
-        ModelError, ConfigError: see `resolve`.
-    """
-    card = resolve(Model(path=Path(model), size=size), Preprocess())
-    session = open_cpu(card.file, threads)
-    thresholds = [score if score is not None else card.score.get(label, DEFAULT_SCORE) for label in card.labels]
-    decoder = card.decoder(session.outputs, np.array(thresholds, np.float32), card.head)
-    return Predictor(card, Engine(session, card.input, decoder))

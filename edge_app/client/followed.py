@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ class NoAnswer(Exception):
     """The node did not answer in time. The command may have been carried out."""
 
 
-class Followed:
+class Followed(ABC):
     """A node as it is known so far.
 
     Args:
@@ -64,9 +65,9 @@ class Followed:
         self._session = Session(node, start, can_ask=commands is not None, max_age_us=round(max_age_s * 1e6))
         self._begin()
 
+    @abstractmethod
     def _begin(self) -> None:
         """What the one or the other needs before its first wait."""
-        raise NotImplementedError
 
     def _open_sub(self, context: zmq.Context[Any]) -> Any:
         return open_sub(context, self._publish, self._node, self._keys)

@@ -25,8 +25,9 @@ from edge_app.detections import Classes
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.evaluate_classes import Predict, look_at, read_lists, report
-from edge_app.model import ModelCard, Predictor, check_digest, model_folder, resolve, with_encodings
+from edge_app.model import ModelCard, check_digest, model_folder, resolve, with_encodings
 from edge_app.plans import open_plan
+from edge_app.predictor import Predictor
 from edge_app.runtime.cpu import open_cpu
 from edge_app.verdict import PlanKind
 

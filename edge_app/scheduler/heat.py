@@ -79,12 +79,7 @@ def _group_level(
         hottest_c, hottest, unknown_c = -math.inf, "", limits.unknown_c
         for name in names:
             reading = known.get(name)
-            if reading is None:
-                temp_c = unknown_c
-            else:  # `soon`, without the call: there are many zones
-                temp_c = reading.temp_c or 0.0
-                if reading.rate_c_per_s > 0.0:
-                    temp_c += reading.rate_c_per_s * lookahead_s
+            temp_c = unknown_c if reading is None else soon(reading, lookahead_s)
             if temp_c > hottest_c:
                 hottest_c, hottest = temp_c, name
         if hottest_c + hysteresis_k <= limits.warm_c:
@@ -97,8 +92,10 @@ def _group_level(
 
 
 def soon(reading: ZoneReading, lookahead_s: float) -> float:
-    """The temperature of a zone that is known; of a rising one, what it will be after this time."""
-    temp_c, rate = reading.temp_c or 0.0, reading.rate_c_per_s
+    """The temperature of a zone; of a rising one, what it will be after this time. Unknown is hotter than anything."""
+    temp_c, rate = reading.temp_c, reading.rate_c_per_s
+    if temp_c is None:
+        return math.inf
     return temp_c + rate * lookahead_s if rate > 0.0 else temp_c
 
 

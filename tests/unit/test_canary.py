@@ -19,7 +19,8 @@ from edge_app.detections import Classes, Detections
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
-from edge_app.model import ModelCard, load, resolve
+from edge_app.model import ModelCard, resolve
+from edge_app.predictor import load
 from edge_app.runtime.cpu import open_cpu
 from edge_app.toolchain.described import Given
 from edge_app.toolchain.import_ import import_model, write_folder

@@ -18,7 +18,8 @@ from edge_app.config.tensor import Preprocess
 from edge_app.detections import Classes
 from edge_app.errors import ConfigError, ModelError
 from edge_app.family import member, members
-from edge_app.model import load, model_folder, resolve
+from edge_app.model import model_folder, resolve
+from edge_app.predictor import load
 
 SIZES = ["32x32", "64x48", "96x96"]
 

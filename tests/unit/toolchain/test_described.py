@@ -17,7 +17,8 @@ from edge_app.detections import Classes
 from edge_app.engine import fit_of, tensor_of
 from edge_app.errors import ConfigError
 from edge_app.frame import PixelFormat
-from edge_app.model import load, resolve
+from edge_app.model import resolve
+from edge_app.predictor import load
 from edge_app.preprocess import Plan, Source
 from edge_app.toolchain.calibration import tensor
 from edge_app.toolchain.described import Given

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from edge_app.results.identity import NodeIdentity, NodeStatus
 from edge_app.verdict import Mode, ModelIdentity, Placement, Sealed
 
@@ -38,15 +40,18 @@ def _scalar(value: object) -> Any:
     return item()
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_scalar).encode
+_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_scalar).encode
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """A message as bytes. A number that is not finite is sent as null: it must not cost the message its life."""
     try:
-        return _encode(message).encode("ascii")
-    except ValueError:
-        return _encode(_finite(message)).encode("ascii")
+        body = orjson.dumps(message, _scalar, orjson.OPT_PASSTHROUGH_DATACLASS)
+        if body.isascii():
+            return body
+    except orjson.JSONEncodeError:  # half a surrogate pair, a whole number of more than 64 bits, or a bug
+        pass
+    return _ascii(_finite(message)).encode("ascii")
 
 
 def _finite(value: Any) -> Any:

@@ -165,10 +165,17 @@ def _integer(file: Path) -> int | OSError | ValueError:
 
 
 def _read(file: Path) -> str:
-    """What a file says, in characters that can be shown: firmware has been seen to give bytes that are no text."""
-    with file.open("rb") as opened:
-        text = opened.read(ATTRIBUTE_BYTES).decode("ascii", errors="replace").strip()
+    """What a file says, in characters that can be shown: firmware has been seen to give bytes that are no text.
+
+    Waits for nobody: a pipe in a recorded tree gives nothing, and other zones are read on.
+    """
+    with open(file, "rb", opener=_without_waiting) as opened:
+        text = (opened.read(ATTRIBUTE_BYTES) or b"").decode("ascii", errors="replace").strip()
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _without_waiting(file: str, flags: int) -> int:
+    return os.open(file, flags | os.O_NONBLOCK)
 
 
 @dataclass(slots=True)

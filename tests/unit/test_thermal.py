@@ -212,6 +212,20 @@ def test_a_zone_without_permission_is_unreadable(tree) -> None:
     assert ZoneReader(find_zones(tree.root, classify), 300.0).read(0).readings[0].state is ZoneState.UNREADABLE
 
 
+@pytest.mark.parametrize("held_open", [False, True])
+def test_a_pipe_in_place_of_the_file_is_unreadable_and_holds_nobody_up(tree, held_open) -> None:
+    file = tree.folders["nspss0-thermal"] / "temp"
+    reader = ZoneReader(find_zones(tree.root, classify), 300.0)
+    file.unlink()
+    os.mkfifo(file)
+    writer = os.open(file, os.O_RDWR) if held_open else None
+    readings = reader.read(0).readings
+    assert readings[0].state is ZoneState.UNREADABLE
+    assert readings[1].state is ZoneState.OK
+    if writer is not None:
+        os.close(writer)
+
+
 def test_a_folder_in_place_of_the_file_is_unreadable(tree) -> None:
     (tree.folders["nspss0-thermal"] / "temp").unlink()
     (tree.folders["nspss0-thermal"] / "temp").mkdir()

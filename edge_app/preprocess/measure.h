@@ -1,6 +1,7 @@
-/* What the frame guard looks at, counted on a grid of sample points of the frame.
+/* What the frame guard looks at, taken on a grid of sample points of the frame.
  *
- * At each sample point: the luma there, one px to the right, and one px down. All results are integers. */
+ * At each sample point: the luma there, one px to the right, and one px down. See measure.py for what each measure means.
+ * All counts and sums are exact integers; each float is the rounded quotient of two. */
 #ifndef EA_MEASURE_H
 #define EA_MEASURE_H
 
@@ -9,11 +10,9 @@
 enum { EA_MEASURE_COLUMNS = 640, EA_MEASURE_ROWS = 320 };
 
 typedef struct {
-    uint32_t luma[256];   /* sample points by luma, */
-    uint32_t across[256]; /* by the size of the step to the pixel on the right, */
-    uint32_t down[256];   /* and by that to the pixel below */
-    uint32_t luma_column[EA_MEASURE_COLUMNS], across_column[EA_MEASURE_COLUMNS]; /* sums of each column of sample points */
-    uint32_t luma_row[EA_MEASURE_ROWS], down_row[EA_MEASURE_ROWS];               /* and of each row */
+    double mean_luma, contrast, dark_fraction, bright_fraction, noise, sharpness, sharpness_x, sharpness_y, edge_fraction;
+    float luma_columns[EA_MEASURE_COLUMNS], edge_columns[EA_MEASURE_COLUMNS]; /* means; 0 beyond the grid */
+    float luma_rows[EA_MEASURE_ROWS], edge_rows[EA_MEASURE_ROWS];
 } ea_measures;
 
 /* plan: of method EA_SAMPLE, to a gray tensor of at most EA_MEASURE_COLUMNS x EA_MEASURE_ROWS. */

@@ -7,6 +7,7 @@ lens out of focus shows in a 12 Mpixel frame as well as in a small one.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,18 +24,12 @@ if TYPE_CHECKING:
     from edge_app.preprocess._native import Buffer
 
 Floats = npt.NDArray[np.float32]
-Counts = npt.NDArray[np.int64]
 
 MOST_COLUMNS, MOST_ROWS = 640, 320
-DARK, BRIGHT = 4, 251
-"""A sample point at or below DARK, or at or above BRIGHT, counts as clipped."""
-_LEAST_EDGE = 8.0
-_EDGE_OF_NOISE, _EDGE_OF_CONTRAST = 4 * 1.4826, 0.4
-"""A step is an edge above 4 sigma of the noise (1.4826 times the median step), or above 0.4 of the contrast."""
-_LEVELS = np.arange(256)
-_POWERS = np.stack([_LEVELS**0, _LEVELS, _LEVELS**2], axis=1)
+_SCALARS = struct.Struct("9d")
+"""What ea_measures begins with."""
 _PROFILES = 0, MOST_COLUMNS, 2 * MOST_COLUMNS, 2 * MOST_COLUMNS + MOST_ROWS
-"""Where luma and steps by column, then by row, begin among C's counts, behind the histograms."""
+"""Where its four profiles begin, in floats behind the scalars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +39,18 @@ class FrameMeasures:
     Attributes:
         mean_luma: mean.
         contrast: 99th less 1st percentile of luma.
-        dark_fraction, bright_fraction: share of sample points clipped to black or white, 0..1.
+        dark_fraction, bright_fraction: share of sample points clipped to black (luma 0..4) or white (251..255), 0..1.
         noise: median step between neighbours, both directions, grey levels: noise where most of the frame is even.
         sharpness: 1 / px, how steep edges are: mean slope of edges, weighted by slope, over contrast. A step over w px
             gives 1 / w, a Gaussian blur of sigma s gives 1 / (3.5 s). It depends on how high and steep edges are, not
             on how many there are. 0: no edge at all.
         sharpness_x, sharpness_y: the same of steps along a row or a column alone; they differ in motion blur.
-        edge_fraction: share of steps that count as edges.
-        luma_columns, luma_rows: mean luma of each column and row of sample points.
-        edge_columns, edge_rows: mean step along the row in each column, along the column in each row.
+        edge_fraction: share of steps that count as edges: those above 4 sigma of the noise (1.4826 times the median
+            step) or above 0.4 of the contrast, whichever is less, and above 8.
+        luma_columns: mean luma of each column of sample points.
+        edge_columns: mean step along the row in each column.
+        luma_rows: mean luma of each row of sample points.
+        edge_rows: mean step along the column in each row.
         column_step_px, row_step_px: frame px from one entry of these profiles to the next.
     """
 
@@ -66,8 +64,8 @@ class FrameMeasures:
     sharpness_y: float
     edge_fraction: float
     luma_columns: Floats
-    luma_rows: Floats
     edge_columns: Floats
+    luma_rows: Floats
     edge_rows: Floats
     column_step_px: int
     row_step_px: int
@@ -104,7 +102,7 @@ def measure(frame: Buffer, source: Source, region: Region | None = None) -> Fram
         TypeError, ValueError: the buffer is too small, not of bytes, or not contiguous.
     """
     grid, native = _plan(source, region)
-    return of_counts(np.frombuffer(_native.measure(native, frame), np.uint32), grid)
+    return of_result(_native.measure(native, frame), grid)
 
 
 @lru_cache(maxsize=32)
@@ -128,51 +126,25 @@ def native_ints(source: Source, grid: Grid) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def of_counts(counts: npt.NDArray[np.uint32], grid: Grid) -> FrameMeasures:
-    """Measures from what C counted: histograms of luma and of steps, sums of columns and rows (see measure.h)."""
-    points = grid.columns * grid.rows
-    luma, steps = counts[:256], counts[256:768].reshape(2, 256)  # steps: along a row, along a column
-    darker = luma.cumsum(dtype=np.int64)
-    one_percent, all_but_one = darker.searchsorted((0.01 * points, 0.99 * points)).tolist()
-    contrast = float(all_but_one - one_percent)
-    smoother = steps.sum(0, dtype=np.int64).cumsum()
-    noise = float(smoother.searchsorted(0.5 * smoother[-1]))
-    least_edge = max(min(_EDGE_OF_NOISE * noise, _EDGE_OF_CONTRAST * contrast), _LEAST_EDGE)
-    edge = int(least_edge) + 1
-    (count_x, sum_x, squares_x), (count_y, sum_y, squares_y) = (steps[:, edge:] @ _POWERS[edge:]).tolist()
-    means = (counts[768:] / _sampled(grid)).astype(np.float32)
+def of_result(result: Buffer, grid: Grid) -> FrameMeasures:
+    """Measures from ea_measures of measure.h."""
+    means = np.frombuffer(result, np.float32, offset=_SCALARS.size)
     luma_columns, edge_columns, luma_rows, edge_rows = (means[start:] for start in _PROFILES)
+    mean, contrast, dark, bright, noise, sharpness, sharpness_x, sharpness_y, edges = _SCALARS.unpack_from(result)
     return FrameMeasures(
-        mean_luma=float(luma @ _LEVELS) / points,
+        mean_luma=mean,
         contrast=contrast,
-        dark_fraction=int(darker[DARK]) / points,
-        bright_fraction=int(darker[-1] - darker[BRIGHT - 1]) / points,
+        dark_fraction=dark,
+        bright_fraction=bright,
         noise=noise,
-        sharpness=_slope(sum_x + sum_y, squares_x + squares_y, contrast),
-        sharpness_x=_slope(sum_x, squares_x, contrast),
-        sharpness_y=_slope(sum_y, squares_y, contrast),
-        edge_fraction=(count_x + count_y) / (2 * points),
+        sharpness=sharpness,
+        sharpness_x=sharpness_x,
+        sharpness_y=sharpness_y,
+        edge_fraction=edges,
         luma_columns=luma_columns[: grid.columns],
-        luma_rows=luma_rows[: grid.rows],
         edge_columns=edge_columns[: grid.columns],
+        luma_rows=luma_rows[: grid.rows],
         edge_rows=edge_rows[: grid.rows],
         column_step_px=grid.column_step_px,
         row_step_px=grid.row_step_px,
     )
-
-
-@lru_cache(maxsize=32)
-def _sampled(grid: Grid) -> npt.NDArray[np.int64]:
-    """How many sample points each entry of the profiles in C's counts is a sum of."""
-    return np.repeat([grid.rows, grid.columns], [2 * MOST_COLUMNS, 2 * MOST_ROWS])
-
-
-def _slope(steps: int, squares: int, contrast: float) -> float:
-    """Mean of the steps, weighted by the step itself, as a share of the contrast; 0 without steps.
-
-    Args:
-        steps: sum of all steps at edges.
-        squares: sum of their squares.
-        contrast: of the frame.
-    """
-    return squares / steps / contrast if steps and contrast else 0.0

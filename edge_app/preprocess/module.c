@@ -290,7 +290,7 @@ static PyMethodDef methods[] = {
     {"build", py_build, METH_VARARGS, "build(ints, floats) -> plan"},
     {"run", py_run, METH_VARARGS, "run(plan, frame, out, path=1): path 0 is the scalar one"},
     {"prepare", py_prepare, METH_VARARGS, "prepare(plan, out): writes the padding"},
-    {"measure", py_measure, METH_VARARGS, "measure(plan, frame, path=1) -> counts as a bytearray of uint32"},
+    {"measure", py_measure, METH_VARARGS, "measure(plan, frame, path=1) -> ea_measures as a bytearray"},
     {"difference", py_difference, METH_VARARGS, "difference(a, b, threshold) -> (shift, sum, changed)"},
     {"frame_bytes", py_frame_bytes, METH_O, "frame_bytes(plan) -> bytes that a frame must have"},
     {"simd", py_simd, METH_NOARGS, "simd() -> 'avx2', 'neon' or 'none'"},

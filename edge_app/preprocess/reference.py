@@ -9,6 +9,7 @@ and its INTER_LINEAR for uint8 (11-bit weights). Checked against cv2 in tests/un
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,8 +131,18 @@ def tensor_channels(rgb: Ints, tensor: Tensor) -> Ints:
     return rgb if tensor.color == "RGB" else rgb[:, :, ::-1]
 
 
-def counts(source: Source, grid: Grid, frame: Bytes) -> npt.NDArray[np.uint32]:
-    """What measure.h counts on a grid of sample points, in its order."""
+def measures(source: Source, grid: Grid, frame: Bytes) -> bytes:
+    """What ea_measures of measure.h holds: the scalars, and the means of columns and rows, 0 beyond the grid."""
+    here, across, down = samples(source, grid, frame)
+    columns, rows = np.zeros((2, MOST_COLUMNS)), np.zeros((2, MOST_ROWS))
+    columns[:, : grid.columns] = here.mean(axis=0), across.mean(axis=0)
+    rows[:, : grid.rows] = here.mean(axis=1), down.mean(axis=1)
+    profiles = np.concatenate([*columns, *rows]).astype(np.float32)
+    return np.array(scalars(here, across, down), np.float64).tobytes() + profiles.tobytes()
+
+
+def samples(source: Source, grid: Grid, frame: Bytes) -> tuple[Ints, Ints, Ints]:
+    """Luma at each sample point, the step to the px on its right, and that to the px below, [rows, columns] each."""
     gray = tensor_channels(to_rgb(source, frame), Tensor(1, 1, color="GRAY"))[:, :, 0]
     x0, y0, x1, y1 = grid.region
     x = x0 + np.arange(grid.columns) * grid.column_step_px + (grid.column_step_px - 1) // 2
@@ -141,12 +152,30 @@ def counts(source: Source, grid: Grid, frame: Bytes) -> npt.NDArray[np.uint32]:
         x = np.maximum(np.minimum(x, source.width - 3), 1)
         right = np.minimum(x + 1, source.width - 2)
     here = gray[np.ix_(y, x)]
-    across, down = np.abs(gray[np.ix_(y, right)] - here), np.abs(gray[np.ix_(below, x)] - here)
-    histograms = [np.bincount(values.ravel(), minlength=256) for values in (here, across, down)]
-    columns, rows = np.zeros((2, MOST_COLUMNS), np.int64), np.zeros((2, MOST_ROWS), np.int64)
-    columns[:, : grid.columns] = here.sum(axis=0), across.sum(axis=0)
-    rows[:, : grid.rows] = here.sum(axis=1), down.sum(axis=1)
-    return np.concatenate([*histograms, *columns, *rows]).astype(np.uint32)
+    return here, np.abs(gray[np.ix_(y, right)] - here), np.abs(gray[np.ix_(below, x)] - here)
+
+
+def scalars(here: Ints, across: Ints, down: Ints) -> tuple[float, ...]:
+    """The first nine of FrameMeasures, in their order, from samples."""
+    luma, steps = np.sort(here, axis=None), np.sort(np.concatenate([across, down]), axis=None)
+    contrast, noise = _least_with(luma, 0.99) - _least_with(luma, 0.01), _least_with(steps, 0.5)
+    edge = max(min(4 * 1.4826 * noise, 0.4 * contrast), 8.0)
+    edges_x, edges_y = across[across > edge], down[down > edge]
+    edges = np.concatenate([edges_x, edges_y])
+    return (
+        int(luma.sum()) / luma.size, contrast, int((luma <= 4).sum()) / luma.size, int((luma >= 251).sum()) / luma.size,
+        noise, *(_slope(some, contrast) for some in (edges, edges_x, edges_y)), edges.size / steps.size,
+    )  # fmt: skip
+
+
+def _least_with(values: Ints, share: float) -> int:
+    """The least of the sorted values that at least this share of them do not exceed."""
+    return int(values[max(math.ceil(share * values.size), 1) - 1])
+
+
+def _slope(edges: Ints, contrast: int) -> float:
+    """Mean of the steps at edges, weighted by the step itself, as a share of the contrast; 0 without any."""
+    return int((edges**2).sum()) / int(edges.sum()) / contrast if edges.size and contrast else 0.0
 
 
 def resize(picture: Ints, geometry: Geometry, method: str) -> Ints:

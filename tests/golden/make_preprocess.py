@@ -1,7 +1,7 @@
 """Golden vectors of the preprocessing kernels, from the NumPy oracle: `python tests/golden/make_preprocess.py`.
 
 One line a case: name, the 28 integers and 9 floats of its plan (module.c), the seed of its frame, and the hash of the
-tensor. tests/c/test_preprocess.c holds every path on every CPU to them; NEON runs there under qemu.
+tensor or measures. tests/c/test_preprocess.c holds every path on every CPU to them; NEON runs there under qemu.
 """
 
 from __future__ import annotations
@@ -78,18 +78,17 @@ def lines() -> Iterator[str]:
     for name, plan in plans():
         seed += 1
         frame = drawn_bytes(seed, plan.frame_bytes)
-        yield _line(name, plan.native_ints(), plan.native_floats(), seed, reference.run(plan, frame))
+        yield _line(name, plan.native_ints(), plan.native_floats(), seed, reference.run(plan, frame).tobytes())
     for name, source in measured():
         seed += 1
         grid = Grid.of(source, None)
         frame = drawn_bytes(seed, source.stride_bytes * source.height * 2)
-        counts = reference.counts(source, grid, frame)
-        yield _line(name, native_ints(source, grid), (0.0,) * 9, seed, counts)
+        yield _line(name, native_ints(source, grid), (0.0,) * 9, seed, reference.measures(source, grid, frame))
 
 
-def _line(name: str, ints: tuple[int, ...], floats: tuple[float, ...], seed: int, result: np.ndarray) -> str:
+def _line(name: str, ints: tuple[int, ...], floats: tuple[float, ...], seed: int, result: bytes) -> str:
     numbers = " ".join(str(int(i)) for i in ints) + " " + " ".join(float(np.float32(f)).hex() for f in floats)
-    return f"{name} {numbers} {seed} {hashed(result.tobytes()):x}\n"
+    return f"{name} {numbers} {seed} {hashed(result):x}\n"
 
 
 if __name__ == "__main__":

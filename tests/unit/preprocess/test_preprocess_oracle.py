@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from golden.draw import drawn_bytes, hashed
 from hypothesis import given, settings
@@ -55,16 +56,36 @@ def test_all_paths_give_the_same_bits(plan, seed):
         assert out.tobytes() == wanted.tobytes()
 
 
+def check_measures(source, region, pixels):
+    """Both paths on a frame that repeats `pixels`."""
+    grid = Grid.of(source, region)
+    native = _native.build(native_ints(source, grid), (0.0,) * 9)
+    frame = np.resize(pixels, _native.frame_bytes(native))
+    wanted = reference.measures(source, grid, frame)
+    assert bytes(_native.measure(native, frame, 1)) == wanted
+    assert bytes(_native.measure(native, frame, 0)) == wanted
+
+
 @pytest.mark.parametrize("kind", list(PixelFormat))
 @pytest.mark.parametrize("size", [(3, 3), (16, 4), (97, 41), (700, 401), (1920, 30)])
 def test_measures_of_all_paths(kind, size):
-    source = Source(*size, kind)
-    grid = Grid.of(source, None)
-    native = _native.build(native_ints(source, grid), (0.0,) * 9)
-    frame = drawn_bytes(5, _native.frame_bytes(native))
-    wanted = reference.counts(source, grid, frame).tobytes()
-    assert _native.measure(native, frame, 1) == wanted
-    assert _native.measure(native, frame, 0) == wanted
+    check_measures(Source(*size, kind), None, drawn_bytes(5, 6000))
+
+
+@pytest.mark.parametrize("pixels", [[0], [255], [0, 255], [0, 0, 255], [7, 8], [250, 251], [4, 5]])
+@pytest.mark.parametrize("kind", [PixelFormat.GRAY8, PixelFormat.BGR8])
+def test_measures_of_the_largest_grid(kind, pixels):
+    """Where sums are as large as they can be, and every value lies on one side of a limit."""
+    check_measures(Source(640, 320, kind), None, np.array(pixels, np.uint8))
+
+
+@settings(max_examples=300, deadline=None)
+@given(plans(), st.integers(0, 2**31), st.integers(0, 8), st.integers(0, 255), st.integers(0, 60), st.integers(0, 255))
+def test_measures_of_drawn_pictures(plan, seed, smoother, base, edges, height):
+    """Noise of any strength at any luma, with any number of edges of any height in it."""
+    pixels = base + (drawn_bytes(seed, 997).astype(int) >> smoother)
+    pixels[drawn_bytes(seed + 1, 997) < edges] += height
+    check_measures(plan.source, plan.fit.region, np.clip(pixels, 0, 255).astype(np.uint8))
 
 
 def test_golden_vectors_are_those_of_the_oracle():

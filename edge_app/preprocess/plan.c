@@ -119,6 +119,12 @@ static int32_t most_of(const ea_spec *s, int32_t n, int32_t m) {
 
 static int is_packed_colour(const ea_spec *s) { return (s->format == EA_BGR8 || s->format == EA_RGB8) && s->color != EA_GRAY; }
 
+/* Weights of windows that will be spread come in fours: see EA_SPREAD. */
+static int32_t column_step(const ea_spec *s) {
+    const int spread = s->method == EA_ANTIALIAS && is_packed_colour(s) && most_of(s, s->region_w, s->resized_w) <= EA_MOST_SPREAD;
+    return spread ? EA_SPREAD_STEP : EA_COLUMN_STEP;
+}
+
 /* Bytes of weights of `count` windows. */
 static size_t weight_bytes(const ea_spec *s, int32_t n, int32_t m, int32_t count, int32_t step) {
     return aligned((size_t)count * (size_t)ea_padded(most_of(s, n, m), step) * sizeof(int16_t));
@@ -138,9 +144,9 @@ static layout lay_out(const ea_spec *s) {
     if (!has_windows(s)) return l;
     l.window_y = l.window_x + aligned(columns * sizeof(ea_window));
     l.weight_x = l.window_y + aligned(rows * sizeof(ea_window));
-    l.weight_y = l.weight_x + weight_bytes(s, s->region_w, s->resized_w, s->inner_w, EA_COLUMN_STEP);
+    l.weight_y = l.weight_x + weight_bytes(s, s->region_w, s->resized_w, s->inner_w, column_step(s));
     l.spread = l.weight_y + weight_bytes(s, s->region_h, s->resized_h, s->inner_h, EA_ROW_STEP);
-    l.spread_at = l.spread + (is_packed_colour(s) ? aligned(columns * EA_MOST_SPREAD / 4 * EA_SPREAD * sizeof(int16_t)) : 0);
+    l.spread_at = l.spread + (is_packed_colour(s) ? aligned(columns * EA_MOST_SPREAD / EA_SPREAD_STEP * EA_SPREAD * sizeof(int16_t)) : 0);
     l.rows = l.spread_at + (is_packed_colour(s) ? aligned(columns * sizeof(int32_t)) : 0);
     l.end = l.rows;
     return l;
@@ -195,7 +201,7 @@ static void build_windows(ea_plan *plan, char *block, const layout *l) {
     const axis_function axis = s->method == EA_AREA ? ea_area_axis : ea_antialias_axis;
     ea_window *x = (ea_window *)(block + l->window_x), *y = (ea_window *)(block + l->window_y);
     int16_t *weight_x = (int16_t *)(block + l->weight_x), *weight_y = (int16_t *)(block + l->weight_y);
-    plan->across = axis(x, weight_x, s->region_w, s->resized_w, s->crop_x, s->inner_w, EA_COLUMN_STEP);
+    plan->across = axis(x, weight_x, s->region_w, s->resized_w, s->crop_x, s->inner_w, column_step(s));
     plan->down = axis(y, weight_y, s->region_h, s->resized_h, s->crop_y, s->inner_h, EA_ROW_STEP);
     plan->first_column = x[0].first;
     plan->columns = x[s->inner_w - 1].first + x[s->inner_w - 1].count - x[0].first;

@@ -58,8 +58,8 @@ static void across_sums(const ea_axis *axis, int32_t n, const int16_t *sums, uin
 /* Sums of a pixel's three channels over its window: taps 0, 1, 4, 5, ... in the low lane, 2, 3, 6, 7, ... in the high one. */
 EA_INLINE ea_v dot_pixels(const uint8_t *from, const int16_t *spread, int32_t padded, ea_v order) {
     ea_v sum = v_set32(0);
-    for (int32_t k = 0; k < padded; k += 4)
-        sum = v_add32(sum, v_mul_pairs16(v_shuffle(v_load_same(from + 3 * k), order), v_load(spread + k / 4 * EA_SPREAD)));
+    for (int32_t k = 0; k < padded; k += EA_SPREAD_STEP)
+        sum = v_add32(sum, v_mul_pairs16(v_shuffle(v_load_same(from + 3 * k), order), v_load(spread + k / EA_SPREAD_STEP * EA_SPREAD)));
     return sum;
 }
 
@@ -78,7 +78,7 @@ static row_end end_of_row(const uint8_t *row, int32_t columns, int32_t padded) {
 /* Four pixels' windows, which begin at from[0..3], as words of pixels 0, 2 (low lane) and 1, 3. */
 EA_INLINE ea_v dot_four_pixels(const uint8_t *const from[4], const int16_t *spread, int32_t padded, ea_v order, ea_v half, int32_t bits) {
     ea_v sum[4];
-    for (int k = 0; k < 4; k++) sum[k] = dot_pixels(from[k], spread + k * (padded / 4 * EA_SPREAD), padded, order);
+    for (int k = 0; k < 4; k++) sum[k] = dot_pixels(from[k], spread + k * (padded / EA_SPREAD_STEP * EA_SPREAD), padded, order);
     const ea_v first_two = v_add32(v_add_lanes32(sum[0], sum[1]), half), last_two = v_add32(v_add_lanes32(sum[2], sum[3]), half);
     return v_narrow32(v_right32_by(first_two, bits), v_right32_by(last_two, bits));
 }
@@ -98,7 +98,7 @@ EA_INLINE void across_packed_row(const ea_plan *p, const uint8_t *row, const uin
         {2, 128, 5, 128, 1, 128, 4, 128, 0, 128, 3, 128, 128, 128, 128, 128, 8, 128, 11, 128, 7, 128, 10, 128, 6, 128, 9, 128, 128, 128, 128, 128},
     };
     const int32_t *at = p->spread_at;
-    const int32_t n = p->spec.inner_w, columns = p->columns, bits = p->across.bits, step = padded / 4 * EA_SPREAD;
+    const int32_t n = p->spec.inner_w, columns = p->columns, bits = p->across.bits, step = padded / EA_SPREAD_STEP * EA_SPREAD;
     const ea_v order = v_load(orders[(p->spec.color == EA_BGR) != (p->spec.format == EA_BGR8)]);
     const ea_v half = v_set32(1 << (bits - 1));
     const int16_t *spread = p->spread;
@@ -129,8 +129,12 @@ static int across_packed(const ea_plan *p, const uint8_t *frame, int32_t y, uint
     const ea_spec *s = &p->spec;
     const uint8_t *row = frame + (s->region_y + y) * s->stride + 3 * (s->region_x + p->first_column);
     const uint8_t *ahead = y + AHEAD < s->region_h ? row + AHEAD * s->stride : row;
-    if (p->across.padded == 8) across_packed_row(p, row, ahead, 8, out);
-    else across_packed_row(p, row, ahead, 16, out);
+    switch (p->across.padded) {
+        case 4: across_packed_row(p, row, ahead, 4, out); break;
+        case 8: across_packed_row(p, row, ahead, 8, out); break;
+        case 12: across_packed_row(p, row, ahead, 12, out); break;
+        default: across_packed_row(p, row, ahead, EA_MOST_SPREAD, out);
+    }
     return 1;
 }
 

@@ -107,7 +107,7 @@ ea_axis ea_antialias_axis(ea_window *window, int16_t *weight, int32_t n, int32_t
 }
 
 void ea_spread_weights(const ea_axis *axis, int32_t count, int16_t *spread) {
-    for (int32_t i = 0; i < count * axis->padded; i += 4, spread += EA_SPREAD)
+    for (int32_t i = 0; i < count * axis->padded; i += EA_SPREAD_STEP, spread += EA_SPREAD)
         for (int k = 0; k < EA_SPREAD; k++) spread[k] = k % 8 < 6 ? axis->weight[i + k / 8 * 2 + k % 2] : 0;
 }
 

@@ -30,8 +30,9 @@ ea_axis ea_area_axis(ea_window *window, int16_t *weight, int32_t n, int32_t m, i
 ea_axis ea_antialias_axis(ea_window *window, int16_t *weight, int32_t n, int32_t m, int32_t first, int32_t count, int32_t step);
 
 /* Weights for pixels of three bytes: each four w0 w1 w2 w3 as w0 w1 w0 w1 w0 w1 0 0, w2 w3 w2 w3 w2 w3 0 0. */
-/* Words for each four weights; longest window that is spread; pixels behind a window that its 16-byte loads touch. */
-enum { EA_SPREAD = 16, EA_MOST_SPREAD = 16, EA_SPREAD_OVER = 2 };
+/* Those four, and the words that they become; longest window that is spread; pixels behind a window that its 16-byte loads
+ * touch. */
+enum { EA_SPREAD_STEP = 4, EA_SPREAD = 16, EA_MOST_SPREAD = 16, EA_SPREAD_OVER = 2 };
 void ea_spread_weights(const ea_axis *axis, int32_t count, int16_t *spread);
 
 /* Makes all windows as long as the padding, inside 0 .. n - 1. Only if n is at least that long. */

@@ -6,17 +6,16 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import onnx
 import pytest
 import toys
-from onnx import TensorProto, numpy_helper
+from model_command import DETECTS, LABELS, document, draw, in_folder
+from onnx import TensorProto
 
 from edge_app.config.pipeline import Model as ModelSection
 from edge_app.config.tensor import Preprocess
@@ -25,30 +24,6 @@ from edge_app.plans import open_plan
 from edge_app.verdict import PlanKind
 
 SHIPPED = "qcs6490,qcs8550,sm8650,sm8750,sm8850"
-Model = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def in_folder(folder: Path) -> Model:
-    def model(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "edge_app", "model", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
-
-    return model
-
-
-def document(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
-    assert done.returncode == code, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
-
-
-def draw(folder: Path, count: int) -> Path:
-    folder.mkdir()
-    random = np.random.default_rng(0)
-    for number in range(count):
-        cells = [tuple(random.integers(0, 7, 2).tolist()) for _ in range(number % 4)]
-        cv2.imwrite(str(folder / f"{number:03}.png"), toys.detector_picture(cells, seed=number))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -59,25 +34,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(toys.detector(), folder / "toy.onnx")
     (folder / "labels.txt").write_text("bright\ndark\n")
     model = in_folder(folder)
-    done = model(
-        "import",
-        "toy.onnx",
-        "--name",
-        "toy",
-        "--task",
-        "detect",
-        "--labels",
-        "labels.txt",
-        "--color",
-        "RGB",
-        "--fit",
-        "letterbox",
-        "--scale",
-        1 / 255,
-        "--soc",
-        "qcs6490,qcs8550",
-        "--json",
-    )
+    done = model("import", "toy.onnx", "--name", "toy", *DETECTS, *LABELS, "--soc", "qcs6490,qcs8550", "--json")
     imported = document(done)
     assert imported["head"] == "yolov8"
     ops = {op["op"]: op["htp"] for op in imported["ops"]}
@@ -337,113 +294,6 @@ def test_dlc_for_the_qnn_tools(plant: Path, tmp_path: Path) -> None:
     assert [file.suffix for file in (tmp_path / "qcs8550").iterdir()] == [".dlc"]
 
 
-def test_resnet_with_shared_biases_comes_out_fully_int8(tmp_path: Path) -> None:
-    draw(tmp_path / "pictures", 34)
-    onnx.save(toys.resnet18(size=64), tmp_path / "resnet.onnx")
-    (tmp_path / "labels.txt").write_text("\n".join(f"class{n}" for n in range(10)))
-    model = in_folder(tmp_path)
-    imported = document(
-        model(
-            "import",
-            "resnet.onnx",
-            "--name",
-            "resnet",
-            "--task",
-            "classify",
-            "--labels",
-            "labels.txt",
-            "--color",
-            "RGB",
-            "--fit",
-            "stretch",
-            "--scale",
-            1 / 255,
-            "--no-ops",
-            "--json",
-        )
-    )
-    assert any("16 shared initializers" in fix for fix in imported["fixed"])
-    document(model("quantize", "resnet", "--calibration", "pictures", "--json"))
-    plan = document(model("compile", "resnet", "--soc", "qcs8550", "--plans", "htp", "--json"))["plans"][0]
-    assert plan["report"]["float_ops"] == []
-    assert plan["report"]["macs_float"] == 0
-    assert plan["report"]["macs_a8"] > 100e6
-    assert plan["host_ops"] == []
-
-
-def test_transformer_norms_run_on_the_cpu_in_the_hybrid(tmp_path: Path) -> None:
-    draw(tmp_path / "pictures", 34)
-    onnx.save(toys.transformer(), tmp_path / "t.onnx")
-    (tmp_path / "labels.txt").write_text("\n".join(f"class{n}" for n in range(10)))
-    model = in_folder(tmp_path)
-    document(
-        model(
-            "import",
-            "t.onnx",
-            "--name",
-            "t",
-            "--task",
-            "classify",
-            "--labels",
-            "labels.txt",
-            "--color",
-            "RGB",
-            "--fit",
-            "stretch",
-            "--scale",
-            1 / 255,
-            "--no-ops",
-            "--json",
-        )
-    )
-    document(model("quantize", "t", "--calibration", "pictures", "--activations", "a16", "--json"))
-    done = model("compile", "t", "--soc", "qcs8550", "--host-ops", "LayerNormalization,Gelu,Softmax", "--json")
-    htp, hybrid = document(done)["plans"]
-    assert (htp["report"]["segments"], htp["host_ops"]) == (1, [])
-    assert {"LayerNormalization", "Gelu", "Softmax"} <= set(hybrid["host_ops"])
-    assert hybrid["report"]["segments"] > 1
-    report = document(model("verify", "t", "--data", "pictures", "--limit", "4", "--json", "--cache", "cache"))
-    assert report["ok"] is True
-
-
-def open_shape(model: onnx.ModelProto) -> onnx.ModelProto:
-    for place in (2, 3):
-        model.graph.input[0].type.tensor_type.shape.dim[place].dim_param = f"side{place}"
-    return model
-
-
-def unknown_op(model: onnx.ModelProto) -> onnx.ModelProto:
-    model.graph.node[0].domain = "my.own"
-    model.opset_import.append(onnx.helper.make_opsetid("my.own", 1))
-    return model
-
-
-BASE = ("--task", "detect", "--color", "RGB", "--fit", "letterbox", "--scale", "0.0039")
-
-
-@pytest.mark.parametrize(
-    ("change", "more", "code", "said"),
-    [
-        (open_shape, (), 4, "--size"),
-        (unknown_op, (), 4, "my.own"),
-        (lambda m: m.SerializeToString()[:3000], (), 4, "not a valid ONNX"),
-        (lambda _m: b"", (), 4, "empty"),
-        (lambda m: m, ("--labels", "three.txt"), 4, "head"),
-    ],
-)
-def test_bad_models_are_refused_with_one_clear_error(
-    tmp_path: Path, change: Callable[[onnx.ModelProto], Any], more: tuple[str, ...], code: int, said: str
-) -> None:
-    changed = change(toys.detector())
-    (tmp_path / "bad.onnx").write_bytes(changed if isinstance(changed, bytes) else changed.SerializeToString())
-    (tmp_path / "three.txt").write_text("a\nb\nc\n")
-    done = in_folder(tmp_path)("import", "bad.onnx", "--name", "bad", *BASE, *more)
-    assert done.returncode == code, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "models/bad/manifest.yaml").exists()
-
-
 def test_bad_calibration_folders_and_socs(plant: Path, tmp_path: Path) -> None:
     model = in_folder(plant)
     (tmp_path / "empty").mkdir()
@@ -463,26 +313,3 @@ def test_bad_calibration_folders_and_socs(plant: Path, tmp_path: Path) -> None:
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
         assert "Traceback" not in done.stderr
     assert (plant / "models/toy/manifest.yaml").read_bytes() == before
-
-
-def test_model_whose_outputs_never_move_is_found_out(tmp_path: Path) -> None:
-    draw(tmp_path / "pictures", 33)
-    blind = toys.detector()
-    for tensor in blind.graph.initializer:
-        if tensor.name == "stem0.weight":
-            tensor.CopyFrom(numpy_helper.from_array(np.zeros(tuple(tensor.dims), np.float32), tensor.name))
-    onnx.save(blind, tmp_path / "blind.onnx")
-    (tmp_path / "labels.txt").write_text("bright\ndark\n")
-    model = in_folder(tmp_path)
-    document(model("import", "blind.onnx", "--name", "blind", *BASE, "--labels", "labels.txt", "--no-ops", "--json"))
-    document(model("quantize", "blind", "--calibration", "pictures", "--json"))
-    document(model("compile", "blind", "--soc", "qcs8550", "--plans", "htp", "--json"))
-    (tmp_path / "labelled/images").mkdir(parents=True)
-    (tmp_path / "labelled/labels").mkdir()
-    for number in range(4):
-        cv2.imwrite(str(tmp_path / f"labelled/images/{number}.png"), toys.detector_picture([(number, 2)], seed=number))
-        (tmp_path / f"labelled/labels/{number}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
-    (tmp_path / "labelled/data.yaml").write_text("val: images\nnames: [bright, dark]\n")
-    report = document(model("verify", "blind", "--data", "labelled", "--json", "--cache", "cache"), code=1)
-    assert report["ok"] is False
-    assert "the same for every picture" in report["rungs"][0]["problems"][0]

@@ -71,11 +71,16 @@ EA_INLINE ea_v luma_words(ea_v r, ea_v g, ea_v b) {
     return v_narrow32(v_right32(low, 15), v_right32(high, 15));
 }
 
-EA_INLINE ea_v luma_pairs(const ea_v *c) {
-    ea_v even = luma_words(even_bytes(c[0]), even_bytes(c[1]), even_bytes(c[2]));
-    ea_v odd = luma_words(odd_bytes(c[0]), odd_bytes(c[1]), odd_bytes(c[2]));
-    return paired(even, odd);
+/* Words of luma of tap 0 and of tap 1, from pairs. */
+EA_INLINE ea_v even_luma(const ea_v *c, int family) {
+    if (family == EA_MONO) return even_bytes(c[0]);
+    return luma_words(even_bytes(c[0]), even_bytes(c[1]), even_bytes(c[2]));
 }
+EA_INLINE ea_v odd_luma(const ea_v *c, int family) {
+    if (family == EA_MONO) return odd_bytes(c[0]);
+    return luma_words(odd_bytes(c[0]), odd_bytes(c[1]), odd_bytes(c[2]));
+}
+EA_INLINE ea_v luma_pairs(const ea_v *c) { return paired(even_luma(c, EA_PACKED3), odd_luma(c, EA_PACKED3)); }
 
 /* (a + b + c + d + 2) >> 2 on bytes: the mean of means, less its excess of rounding. */
 EA_INLINE ea_v mean_of_four(ea_v a, ea_v b, ea_v c, ea_v d) {

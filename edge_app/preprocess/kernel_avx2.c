@@ -19,13 +19,17 @@
 
 #include "run_rows.h"
 
+#include "measure_lanes.h"
+
+#include "measure_frame.h"
+
 void ea_run_avx2(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch) {
     const int windows = plan->source_rows != NULL;
     run_rows(plan, frame, out, scratch, windows ? NULL : choose_row(plan), windows ? choose_row(plan->source_rows) : NULL);
 }
 
-void ea_sample_avx2(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples) {
-    sample(plan, frame, j, samples);
+void ea_measure_avx2(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch) {
+    measure_frame(plan, frame, result, scratch);
 }
 
 #if defined(__clang__)

@@ -8,10 +8,10 @@
  *   v_add_pairs32: neighbours of a, then of b, added lane by lane; v_widen_two: 8 bytes a lane as words, v_widen16: 16 bytes
  *   v_mean8: (a + b + 1) >> 1; v_narrow32: two of 32 bits to words; v_narrow16: two of words to bytes, clipped; v_alternate:
  *   bytes 0 and 8, 1 and 9, ... of each lane in turn; v_store_bytes16: words, clipped, as 16 bytes
+ *   v_step8: |a - b|; v_at_least8: 255 where a >= b; v_sums8: bytes to 32-bit lanes (AVX2: every other is 0) of the same sum
  */
 #include "emit_factors.h"
 #include "kernels.h"
-#include "measure.h"
 
 #define EA_INLINE static inline __attribute__((always_inline))
 
@@ -223,42 +223,6 @@ EA_ROW(yuyv_general, EA_FAMILY_YUYV, EA_GENERAL, 0)
 EA_ROW(yuyv_gray, EA_FAMILY_YUYV, EA_GENERAL, 1)
 EA_ROW(bayer_general, EA_FAMILY_BAYER, EA_GENERAL, 0)
 EA_ROW(bayer_gray, EA_FAMILY_BAYER, EA_GENERAL, 1)
-
-/* One row of sample points: no weights, the taps themselves. */
-EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_samples *s, int family, int narrow) {
-    const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
-    const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
-    const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);
-    const colour_factors f = factors_of(p);
-    for (int32_t g = 0; g < p->groups; g++) {
-        ea_v upper[3], lower[3];
-        int channels = 3;
-        if (family == EA_FAMILY_BAYER) {
-            bayer_touch_next(p, &p->group[g], frame, next->p0);
-            bayer_taps(p, frame, y, g, narrow, upper, lower);
-        } else {
-            touch_next(p, &p->group[g], n0, n1, 2);
-            channels = row_taps(p, &f, r0, g, family, narrow, 0, upper);
-            row_taps(p, &f, r1, g, family, narrow, 0, lower);
-        }
-        ea_v here = channels == 1 ? upper[0] : luma_pairs(upper), below = channels == 1 ? lower[0] : luma_pairs(lower);
-        v_store_bytes16(s->at + p->group[g].x, even_bytes(here));
-        v_store_bytes16(s->right + p->group[g].x, odd_bytes(here));
-        v_store_bytes16(s->below + p->group[g].x, even_bytes(below));
-    }
-}
-
-/* Frames are sampled once each, so one function for all formats costs nothing. */
-static void sample(const ea_plan *p, const uint8_t *frame, int32_t j, ea_samples *s) {
-    const int narrow = p->narrow;
-    switch (p->family) {
-        case EA_PACKED3: sample_row(p, frame, j, s, EA_PACKED3, narrow); break;
-        case EA_MONO: sample_row(p, frame, j, s, EA_MONO, narrow); break;
-        case EA_FAMILY_NV12: sample_row(p, frame, j, s, EA_FAMILY_NV12, narrow); break;
-        case EA_FAMILY_YUYV: sample_row(p, frame, j, s, EA_FAMILY_YUYV, narrow); break;
-        default: sample_row(p, frame, j, s, EA_FAMILY_BAYER, narrow);
-    }
-}
 
 #define EA_CHOICE(name) (p->narrow ? name##_narrow : name##_wide)
 

@@ -54,7 +54,10 @@ void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out, void *s
     run_rows(plan, frame, out, scratch, bilinear_row, bilinear_row);
 }
 
-size_t ea_scratch_bytes(const ea_plan *plan) { return ea_scratch_of(plan, NULL).end; }
+size_t ea_scratch_bytes(const ea_plan *plan) {
+    if (plan->spec.method == EA_SAMPLE) return 3 * (size_t)plan->spec.inner_h * (size_t)ea_measure_stride(plan);
+    return ea_scratch_of(plan, NULL).end;
+}
 
 void ea_fill_padding(const ea_plan *plan, void *out) {
     const ea_spec *s = &plan->spec;

@@ -43,6 +43,9 @@ static inline ea_v v_select(ea_v mask, ea_v a, ea_v b) { return _mm256_blendv_ep
 
 static inline ea_v v_mean8(ea_v a, ea_v b) { return _mm256_avg_epu8(a, b); }
 static inline ea_v v_sub8(ea_v a, ea_v b) { return _mm256_sub_epi8(a, b); }
+static inline ea_v v_step8(ea_v a, ea_v b) { return _mm256_or_si256(_mm256_subs_epu8(a, b), _mm256_subs_epu8(b, a)); }
+static inline ea_v v_at_least8(ea_v a, ea_v b) { return _mm256_cmpeq_epi8(_mm256_max_epu8(a, b), a); }
+static inline ea_v v_sums8(ea_v a) { return _mm256_sad_epu8(a, _mm256_setzero_si256()); }
 static inline ea_v v_mul_pairs8(ea_v bytes, ea_v weights) { return _mm256_maddubs_epi16(bytes, weights); }
 
 static inline ea_v v_add16(ea_v a, ea_v b) { return _mm256_add_epi16(a, b); }

@@ -58,6 +58,10 @@ static inline ea_v v_select(ea_v mask, ea_v a, ea_v b) {
 
 static inline ea_v v_mean8(ea_v a, ea_v b) { return EA_BOTH(vrhaddq_u8); }
 static inline ea_v v_sub8(ea_v a, ea_v b) { return EA_BOTH(vsubq_u8); }
+static inline ea_v v_step8(ea_v a, ea_v b) { return EA_BOTH(vabdq_u8); }
+static inline ea_v v_at_least8(ea_v a, ea_v b) { return EA_BOTH(vcgeq_u8); }
+static inline uint8x16_t sums8(uint8x16_t a) { return vreinterpretq_u8_u32(vpaddlq_u16(vpaddlq_u8(a))); }
+static inline ea_v v_sums8(ea_v a) { return (ea_v){sums8(a.low), sums8(a.high)}; }
 /* Weights are 0..127, so that products fit unsigned 16 bits and their sums signed ones. */
 static inline uint8x16_t mul_pairs8(uint8x16_t a, uint8x16_t b) {
     return EA_FROM_U16(vpaddq_u16(vmull_u8(vget_low_u8(a), vget_low_u8(b)), vmull_high_u8(a, b)));

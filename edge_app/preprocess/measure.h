@@ -15,17 +15,18 @@ typedef struct {
     float luma_rows[EA_MEASURE_ROWS], edge_rows[EA_MEASURE_ROWS];
 } ea_measures;
 
-/* plan: of method EA_SAMPLE, to a gray tensor of at most EA_MEASURE_COLUMNS x EA_MEASURE_ROWS. */
-void ea_measure(const ea_plan *plan, const uint8_t *frame, ea_measures *result, int path);
+/* plan: of method EA_SAMPLE, to a gray tensor of at most EA_MEASURE_COLUMNS x EA_MEASURE_ROWS.
+ * scratch: ea_scratch_bytes(plan) writable bytes, aligned to 64. */
+void ea_measure(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch, int path);
 
-/* Makes one row of sample points, inner_w bytes each: the point, the pixel on its right, the pixel below. */
+void ea_measure_scalar(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
+/* Only for plans with groups. */
+void ea_measure_avx2(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
+void ea_measure_neon(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
+
+/* Of the steps of one direction, those from a size on. */
 typedef struct {
-    uint8_t at[EA_MEASURE_COLUMNS], right[EA_MEASURE_COLUMNS], below[EA_MEASURE_COLUMNS];
-} ea_samples;
-typedef void (*ea_sample_function)(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples);
-
-void ea_sample_scalar(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples);
-void ea_sample_avx2(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples);
-void ea_sample_neon(const ea_plan *plan, const uint8_t *frame, int32_t j, ea_samples *samples);
+    int64_t count, sum, squares;
+} ea_edges;
 
 #endif

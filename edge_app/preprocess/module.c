@@ -150,7 +150,8 @@ static int open_buffer(PyObject *object, Py_buffer *view, int flags, const char 
     return -1;
 }
 
-/* Runs without the GIL. Two threads may be here with one plan: the second makes scratch room of its own. */
+/* Runs without the GIL: into a tensor, or for a plan of samples into ea_measures. Two threads may be here with one plan: the
+ * second makes scratch room of its own. */
 static int run_unlocked(held_plan *held, const void *frame, void *out, int path) {
     void *scratch = held->scratch;
     held->scratch = NULL;
@@ -160,7 +161,8 @@ static int run_unlocked(held_plan *held, const void *frame, void *out, int path)
         return -1;
     }
     Py_BEGIN_ALLOW_THREADS
-    ea_run(held->plan, frame, out, ea_aligned64(scratch), path);
+    if (held->plan->spec.method == EA_SAMPLE) ea_measure(held->plan, frame, out, ea_aligned64(scratch), path);
+    else ea_run(held->plan, frame, out, ea_aligned64(scratch), path);
     Py_END_ALLOW_THREADS
     if (held->scratch == NULL) held->scratch = scratch;
     else free(scratch);
@@ -224,13 +226,8 @@ static PyObject *py_measure(PyObject *self, PyObject *args) {
     if (result == NULL) return NULL;
     int good = open_buffer(frame_object, &frame, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, "frame") == 0;
     if (good) {
-        ea_measures *measures = (ea_measures *)PyByteArray_AsString(result);
         good = check_frame(&frame, &held->plan->spec) == 0;
-        if (good) {
-            Py_BEGIN_ALLOW_THREADS
-            ea_measure(held->plan, frame.buf, measures, path);
-            Py_END_ALLOW_THREADS
-        }
+        good = good && run_unlocked(held, frame.buf, PyByteArray_AsString(result), path) == 0;
         PyBuffer_Release(&frame);
     }
     if (good) return result;

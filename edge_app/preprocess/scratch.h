@@ -1,4 +1,4 @@
-/* The room of one run: a row of each channel, and for windows the latest source rows. */
+/* The room of one run: a row of each channel, and for windows the latest source rows; or all samples of a frame. */
 #ifndef EA_SCRATCH_H
 #define EA_SCRATCH_H
 
@@ -10,6 +10,12 @@ typedef struct {
     size_t ring_stride, end;
     int16_t *sums;
 } ea_scratch;
+
+/* Rows of samples are padded to whole steps of SIMD. */
+enum { MEASURE_STEP = 32 };
+static inline int32_t ea_measure_stride(const ea_plan *p) {
+    return (p->spec.inner_w + MEASURE_STEP - 1) / MEASURE_STEP * MEASURE_STEP;
+}
 
 /* scratch: ea_scratch_bytes(plan), aligned to 64; or NULL, only to learn `end`. */
 static inline ea_scratch ea_scratch_of(const ea_plan *p, void *scratch) {

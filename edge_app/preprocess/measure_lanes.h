@@ -1,0 +1,84 @@
+/* What measure_frame.h needs, in SIMD. Included after kernel_lanes.h. */
+#include "measure.h"
+#include "scratch.h"
+
+/* One row of sample points: no weights, the taps themselves. */
+EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *luma, uint8_t *across, uint8_t *down,
+                          int family, int narrow) {
+    const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
+    const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
+    const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);
+    const colour_factors f = factors_of(p);
+    for (int32_t g = 0; g < p->groups; g++) {
+        const int32_t x = p->group[g].x;
+        ea_v upper[3], lower[3];
+        if (family == EA_FAMILY_BAYER) {
+            bayer_touch_next(p, &p->group[g], frame, next->p0);
+            bayer_taps(p, frame, y, g, narrow, upper, lower);
+        } else {
+            touch_next(p, &p->group[g], n0, n1, 2);
+            row_taps(p, &f, r0, g, family, narrow, 0, upper);
+            row_taps(p, &f, r1, g, family, narrow, 0, lower);
+        }
+        const ea_v here = even_luma(upper, family), right = odd_luma(upper, family), below = even_luma(lower, family);
+        v_store_bytes16(luma + x, here);
+        v_store_bytes16(across + x, v_step8(here, right));
+        v_store_bytes16(down + x, v_step8(here, below));
+    }
+}
+
+/* Frames are sampled once each, so one function for all formats costs nothing. */
+static void sample(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *luma, uint8_t *across, uint8_t *down) {
+    const int narrow = p->narrow;
+    switch (p->family) {
+        case EA_PACKED3: sample_row(p, frame, j, luma, across, down, EA_PACKED3, narrow); break;
+        case EA_MONO: sample_row(p, frame, j, luma, across, down, EA_MONO, narrow); break;
+        case EA_FAMILY_NV12: sample_row(p, frame, j, luma, across, down, EA_FAMILY_NV12, narrow); break;
+        case EA_FAMILY_YUYV: sample_row(p, frame, j, luma, across, down, EA_FAMILY_YUYV, narrow); break;
+        default: sample_row(p, frame, j, luma, across, down, EA_FAMILY_BAYER, narrow);
+    }
+}
+
+EA_INLINE int64_t total32(ea_v v) {
+    uint32_t lanes[8];
+    int64_t total = 0;
+    memcpy(lanes, &v, sizeof lanes);
+    for (int i = 0; i < 8; i++) total += lanes[i];
+    return total;
+}
+
+static int64_t sum_of(const uint8_t *v, int32_t n) {
+    ea_v sums = v_set8(0);
+    for (int32_t i = 0; i < n; i += MEASURE_STEP) sums = v_add32(sums, v_sums8(v_load(v + i)));
+    return total32(sums);
+}
+
+static void add_to_words(uint16_t *sums, const uint8_t *v, int32_t n) {
+    for (int32_t i = 0; i < n; i += EA_GROUP) v_store_words16((int16_t *)sums + i, v_add16(v_load(sums + i), v_widen16(v + i)));
+}
+
+static int64_t count_at_least(const uint8_t *v, int32_t n, int limit, int32_t step) {
+    const ea_v least = v_set8(limit);
+    ea_v counts = v_set8(0);
+    for (int32_t i = 0; i < n;) {
+        const int32_t most = i + 255 * step, end = most < n ? most : n; /* so far a byte counts */
+        ea_v some = v_set8(0);
+        for (; i < end; i += step) some = v_sub8(some, v_at_least8(v_load(v + i), least));
+        counts = v_add32(counts, v_sums8(some));
+    }
+    return total32(counts);
+}
+
+/* Lanes of squares hold four of each MEASURE_STEP: of the largest grid, all steps 255, 1.7e9. */
+static ea_edges edges_of(const uint8_t *steps, int32_t n, int limit) {
+    const ea_v least = v_set8(limit), one = v_set8(1);
+    ea_v counts = v_set8(0), sums = counts, squares = counts;
+    for (int32_t i = 0; i < n; i += MEASURE_STEP) {
+        const ea_v v = v_load(steps + i), is_edge = v_at_least8(v, least), edges = v_and(v, is_edge);
+        const ea_v even = even_bytes(edges), odd = odd_bytes(edges);
+        counts = v_add32(counts, v_sums8(v_and(is_edge, one)));
+        sums = v_add32(sums, v_sums8(edges));
+        squares = v_add32(squares, v_add32(v_mul_pairs16(even, even), v_mul_pairs16(odd, odd)));
+    }
+    return (ea_edges){total32(counts), total32(sums), total32(squares)};
+}

@@ -44,21 +44,27 @@ EA_INLINE source_row source_row_at(const ea_plan *p, const uint8_t *frame, int32
     return r;
 }
 
-/* Pairs (for a pick: words) of the tensor's channels of one source row; not for Bayer. Returns how many channels. */
-EA_INLINE int row_taps(const ea_plan *p, const colour_factors *f, source_row r, int32_t g, int family, int narrow, int pick, ea_v *c) {
-    if (family == EA_MONO) {
-        fetch(r.row, &p->fetch[g], 1, narrow, c);
-        return 1;
-    }
-    ea_v raw[3];
+/* Pairs (for a pick: words) of one source row as the format has them: gray; two colours and green; Y' and two of chroma. Not
+ * for Bayer. Returns how many. */
+EA_INLINE int raw_taps(const ea_plan *p, source_row r, int32_t g, int family, int narrow, ea_v *raw) {
     if (family == EA_FAMILY_NV12) {
         fetch(r.row, &p->fetch[g], 1, narrow, raw);
         fetch(r.chroma, &p->chroma[g], 2, narrow, raw + 1);
-    } else {
-        fetch(r.row, &p->fetch[g], 3, narrow, raw);
+        return 3;
     }
-    if (family == EA_PACKED3) for (int i = 0; i < 3; i++) c[i] = raw[i];
-    else if (pick) colour_picked(f, raw[0], raw[1], raw[2], c);
+    const int channels = family == EA_MONO ? 1 : 3;
+    fetch(r.row, &p->fetch[g], channels, narrow, raw);
+    return channels;
+}
+
+EA_INLINE int is_yuv(int family) { return family == EA_FAMILY_NV12 || family == EA_FAMILY_YUYV; }
+
+/* The same as the tensor's channels. */
+EA_INLINE int row_taps(const ea_plan *p, const colour_factors *f, source_row r, int32_t g, int family, int narrow, int pick, ea_v *c) {
+    if (!is_yuv(family)) return raw_taps(p, r, g, family, narrow, c);
+    ea_v raw[3];
+    raw_taps(p, r, g, family, narrow, raw);
+    if (pick) colour_picked(f, raw[0], raw[1], raw[2], c);
     else colour_pairs(f, raw[0], raw[1], raw[2], c);
     return 3;
 }

@@ -2,6 +2,17 @@
 #include "measure.h"
 #include "scratch.h"
 
+/* Words of luma at tap 0 of one source row; not for Bayer. */
+EA_INLINE ea_v first_luma(const ea_plan *p, const colour_factors *f, source_row r, int32_t g, int family, int narrow) {
+    ea_v c[3], picked[3];
+    const int channels = raw_taps(p, r, g, family, narrow, c);
+    if (!is_yuv(family)) return even_luma(c, family);
+    for (int i = 0; i < channels; i++) c[i] = even_bytes(c[i]);
+    colour_picked(f, c[0], c[1], c[2], picked);
+    for (int i = 0; i < channels; i++) c[i] = paired(picked[i], picked[i]);
+    return even_luma(c, family);
+}
+
 /* One row of sample points: no weights, the taps themselves. */
 EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *luma, uint8_t *across, uint8_t *down,
                           int family, int narrow) {
@@ -11,16 +22,17 @@ EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, uin
     const colour_factors f = factors_of(p);
     for (int32_t g = 0; g < p->groups; g++) {
         const int32_t x = p->group[g].x;
-        ea_v upper[3], lower[3];
+        ea_v upper[3], lower[3], below;
         if (family == EA_FAMILY_BAYER) {
             bayer_touch_next(p, &p->group[g], frame, next->p0);
             bayer_taps(p, frame, y, g, narrow, upper, lower);
+            below = even_luma(lower, family);
         } else {
             touch_next(p, &p->group[g], n0, n1, 2);
             row_taps(p, &f, r0, g, family, narrow, 0, upper);
-            row_taps(p, &f, r1, g, family, narrow, 0, lower);
+            below = first_luma(p, &f, r1, g, family, narrow);
         }
-        const ea_v here = even_luma(upper, family), right = odd_luma(upper, family), below = even_luma(lower, family);
+        const ea_v here = even_luma(upper, family), right = odd_luma(upper, family);
         v_store_bytes16(luma + x, here);
         v_store_bytes16(across + x, v_step8(here, right));
         v_store_bytes16(down + x, v_step8(here, below));

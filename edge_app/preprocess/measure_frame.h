@@ -4,7 +4,7 @@
  *   count_at_least: how many bytes are, of MEASURE_STEP bytes in every `step`; edges_of: the steps that are
  * n and step are multiples of MEASURE_STEP; limits are above 0, so that the zeros behind a row's end count nowhere.
  *
- * The samples are kept, and counted when it is known what to count: five times as fast as histograms, and no sample waits for
+ * The samples are kept, and counted when it is known what to count: three times as fast as histograms, and no sample waits for
  * the one before. */
 #include <math.h>
 #include <string.h>

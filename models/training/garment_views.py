@@ -7,45 +7,57 @@ from typing import NamedTuple, Self
 
 import torch
 from garment_data import Garments
-from garment_networks import Fast, Told
+from garment_networks import EfficientNetLite2, Fast, Told
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
 PX = 224
-EACH = 4
-"""Augmented views of every picture; mirror images come on top."""
 
 
 class Batch(NamedTuple):
-    """Pictures [N, 3, PX, PX], normalised; shares of labels [N, C]; what the frozen layers, and a teacher, say."""
+    """Shares of labels [N, C]; what the frozen layers, and a teacher, say; pictures [N, 3, PX, PX], normalised."""
 
-    pictures: torch.Tensor
     wanted: torch.Tensor
     middle: torch.Tensor
     taught: Told | None
+    pictures: torch.Tensor | None
+    """For a network that begins at pictures."""
+
+    def mixed(self, other: Batch, share: float) -> Batch:
+        """With a share of another batch in it, answers too (mixup)."""
+        wanted, middle = self.wanted.lerp(other.wanted, share), self.middle.lerp(other.middle, share)
+        taught = pictures = None
+        if self.taught is not None and other.taught is not None:
+            taught = Told(*[a.lerp(b, share) for a, b in zip(self.taught, other.taught, strict=True)])
+        if self.pictures is not None and other.pictures is not None:
+            pictures = self.pictures.lerp(other.pictures, share)
+        return Batch(wanted, middle, taught, pictures)
 
 
 class Views:
-    """EACH views of a list's pictures, in bytes; the frozen layers' outputs in float16."""
+    """Several views of each of a list's pictures, in bytes; the frozen layers' outputs in float16."""
 
-    def __init__(self, kept: dict[str, torch.Tensor], classes: int) -> None:
-        self._kept, self._classes = kept, classes
+    def __init__(self, kept: dict[str, torch.Tensor], classes: int, frozen_blocks: int) -> None:
+        self._kept, self._classes, self.frozen_blocks = kept, classes, frozen_blocks
 
     @classmethod
-    def made(cls, file: Path, frozen: Fast, train: Garments, classes: int) -> Self:
-        """Read from a file, or made and written there."""
+    def made(cls, file: Path, train: Garments, classes: int, *, each: int, frozen_blocks: int, threads: int) -> Self:
+        """Read from a file as they were made; else made, `each` of every picture, and written there."""
         if not file.exists():
             found: dict[str, list[torch.Tensor]] = {"pictures": [], "targets": [], "middle": []}
-            for turn in range(EACH):
+            frozen = Fast(EfficientNetLite2(classes, frozen_blocks).frozen, threads)
+            for turn in range(each):
                 for pictures, targets in DataLoader(train, 32, num_workers=1):
                     found["pictures"].append((pictures * 128 + 127).round().clamp(0, 255).byte())
                     found["targets"].append(targets)
                     found["middle"].append(frozen(pictures)[0].half())
-                print(f"views: {turn + 1} of {EACH}", flush=True)
+                print(f"views: {turn + 1} of {each}", flush=True)
             partial = file.with_suffix(".partial")
-            torch.save({name: torch.cat(parts) for name, parts in found.items()}, partial)
+            kept = {name: torch.cat(parts) for name, parts in found.items()}
+            torch.save(kept | {"frozen_blocks": torch.tensor(frozen_blocks)}, partial)
             partial.replace(file)
-        return cls(torch.load(file, weights_only=True), classes)
+        kept = torch.load(file, weights_only=True, mmap=True)
+        return cls(kept, classes, int(kept.pop("frozen_blocks")))
 
     @property
     def targets(self) -> torch.Tensor:
@@ -61,24 +73,23 @@ class Views:
         """A teacher's answers come with each batch from now on."""
         self._kept["pooled"], self._kept["logits"] = self.ask(teacher)
 
-    def drawn(self, count: int, mix: float) -> Batch:
-        """`count` views at random, mirrored or not; a share `mix` of batches is mixed, answers too (mixup)."""
-        one = self._some(count)
+    def drawn(self, count: int, mix: float, *, pictures: bool) -> Batch:
+        """`count` views at random, mirrored or not; a share `mix` of batches is mixed. Without pictures: faster."""
+        one = self._some(count, pictures)
         if torch.rand(()) >= mix:
             return one
-        other, share = self._some(count), float(torch.distributions.Beta(0.4, 0.4).sample())
-        taught = None
-        if one.taught is not None and other.taught is not None:
-            taught = Told(*[a.lerp(b, share) for a, b in zip(one.taught, other.taught, strict=True)])
-        return Batch(*[a.lerp(b, share) for a, b in zip(one[:3], other[:3], strict=True)], taught)
+        return one.mixed(self._some(count, pictures), float(torch.distributions.Beta(0.4, 0.4).sample()))
 
-    def _some(self, count: int) -> Batch:
+    def _some(self, count: int, pictures: bool) -> Batch:
         chosen = torch.randint(len(self.targets), (count,))
         mirrored = (torch.rand(count) < 0.5)[:, None, None, None]
-        pictures, middle = (self._kept[name][chosen].float() for name in ("pictures", "middle"))
-        pictures, middle = (torch.where(mirrored, values.flip(3), values) for values in (pictures, middle))
+
+        def views(name: str) -> torch.Tensor:
+            values = self._kept[name][chosen].float()
+            return torch.where(mirrored, values.flip(3), values)
+
+        wanted, middle = functional.one_hot(self.targets[chosen], self._classes).float(), views("middle")
         taught = None
         if "pooled" in self._kept:
             taught = Told(middle, self._kept["pooled"][chosen], self._kept["logits"][chosen])
-        wanted = functional.one_hot(self.targets[chosen], self._classes).float()
-        return Batch((pictures - 127) / 128, wanted, middle, taught)
+        return Batch(wanted, middle, taught, (views("pictures") - 127) / 128 if pictures else None)

@@ -299,11 +299,14 @@ def test_bad_calibration_folders_and_socs(plant: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "grey").mkdir()
     cv2.imwrite(str(tmp_path / "grey/a.png"), np.full((64, 64, 3), 128, np.uint8))
+    (tmp_path / "list.txt").write_text("000.png\nnobody.png\n")
     before = (plant / "models/toy/manifest.yaml").read_bytes()
     for arguments, code, said in (
         (("quantize", "toy", "--calibration", tmp_path / "empty"), 2, "no picture"),
         (("quantize", "toy", "--calibration", tmp_path / "grey"), 2, "one grey level"),
         (("quantize", "toy", "--calibration", tmp_path / "nowhere"), 2, "no such folder"),
+        (("quantize", "toy", "--calibration", "pictures", "--list", tmp_path / "no.txt"), 2, "can't read the list"),
+        (("quantize", "toy", "--calibration", "pictures", "--list", tmp_path / "list.txt"), 2, "1 of 2 pictures"),
         (("compile", "toy", "--soc", "qcs8551"), 2, "did you mean qcs8550"),
         (("verify", "toy", "--soc", "sa8295", "--data", "pictures"), 4, "no plan"),
         (("verify", "toy"), 2, "--data"),

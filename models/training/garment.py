@@ -1,15 +1,15 @@
 """Train the garment classifier on a CPU: EfficientNet-Lite2 from its ImageNet weights, or a small ResNet from scratch.
 
     python models/training/garment.py --data DIR --out RUN --views VIEWS.pt --epochs 13
-    python models/training/garment.py --data DIR --out RUN2 --views VIEWS.pt --epochs 100 --network resnet \\
-        --teacher RUN/best.pt
+    python models/training/garment.py --data DIR --out RUN2 --views MORE.pt --each 12 --frozen-blocks 11 \\
+        --epochs 70 --network resnet --teacher RUN/best.pt
 
 Every epoch leaves RUN/last.pt behind; the same command goes on from there, so a run may be cut at any time. With other
 --epochs the learning rate's cosine is stretched to them. RUN/best.pt is the epoch with the best accuracy on the val
 list (equal: the lower loss); the test list is not read here.
 
-Both networks train on the same augmented views, which are made once (VIEWS.pt). They are smaller than the network's
-input later: crops show garments larger than whole pictures do (Touvron et al. 2019, Fixing the train-test resolution
+Both networks train on augmented views that are made once (VIEWS.pt). They are smaller than the network's input
+later: crops show garments larger than whole pictures do (Touvron et al. 2019, Fixing the train-test resolution
 discrepancy). What is kept is a moving average of the weights. The last layer of EfficientNet begins as the best linear
 one on its ImageNet features.
 """

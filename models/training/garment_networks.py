@@ -22,7 +22,7 @@ from torchvision.models.resnet import BasicBlock
 RESNET_WIDTHS = (32, 64, 128, 256)
 """ResNet-18's shape at half of its width: on so few pictures, epochs are worth more than channels."""
 DROPOUT, DROP_PATH = {"efficientnet": 0.3, "resnet": 0.1}, 0.1
-INPUT_PX = {"efficientnet": 256, "resnet": 192}
+INPUT_PX = {"efficientnet": 256, "resnet": 160}
 """Input of the exported network. EfficientNet-Lite2 was made for 260: at 256 every stage has an even size, so that the
 same paddings are right for trainings at other multiples of 32."""
 FROZEN_BLOCKS = 15

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -69,50 +69,62 @@ def null_session(options: Options, pictures: Path) -> Figures:
     """A 1080p frame in memory to its result on the socket, at a steady rate and as fast as it goes.
 
     The kernels are measured at both rates too: between two frames of a steady rate a core goes to sleep and its caches
-    go cold, which makes them dearer by a quarter.
+    go cold, which makes them dearer by a quarter. What spreads their times when they run alone is the machine.
     """
     frames = options.rounds * 5
-    before = kernel_cpu_ms(options, pictures, None), kernel_cpu_ms(options, pictures, PACE_FPS)
+    kernels, paced_kernels = Took(), Took()
+    kernels_alone(options, pictures, None, kernels)
+    kernels_alone(options, pictures, PACE_FPS, paced_kernels)
     paced = run_line(options, pictures, frames, NULL, *realtime(PACE_FPS))
     flat_out = run_line(options, pictures, frames, NULL)
-    after = kernel_cpu_ms(options, pictures, None), kernel_cpu_ms(options, pictures, PACE_FPS)
-    kernels, paced_kernels = (sum(both) / 2 for both in zip(before, after, strict=True))
+    kernels_alone(options, pictures, None, kernels)
+    kernels_alone(options, pictures, PACE_FPS, paced_kernels)
+    cpu_ms, paced_cpu_ms = median(kernels.cpu_ms), median(paced_kernels.cpu_ms)
+    walls = sorted(paced_kernels.wall_ms)
     p50, p99 = (percentile(paced.latencies_us, share) / 1000 for share in (0.5, 0.99))
     return Figures("host_null_1080p", f"null session, 1080p to the socket, {PACE_FPS:g} frames a second", {
         "p50_ms": p50,
         "p99_ms": p99,
         "p99_to_p50": round(p99 / p50, 2),
+        "kernels_p99_to_p50": round(percentile(walls, 0.99) / percentile(walls, 0.5), 2),
         "cpu_ms": round(paced.cpu_ms_per_frame, 4),
-        "kernels_cpu_ms": round(paced_kernels, 4),
-        "cpu_ms_beyond_kernels": round(paced.cpu_ms_per_frame - paced_kernels, 4),
+        "kernels_cpu_ms": round(paced_cpu_ms, 4),
+        "cpu_ms_beyond_kernels": round(paced.cpu_ms_per_frame - paced_cpu_ms, 4),
         "flat_out_fps": round(flat_out.fps, 1),
         "flat_out_cpu_ms": round(flat_out.cpu_ms_per_frame, 4),
-        "flat_out_kernels_cpu_ms": round(kernels, 4),
-        "flat_out_cpu_ms_beyond_kernels": round(flat_out.cpu_ms_per_frame - kernels, 4),
+        "flat_out_kernels_cpu_ms": round(cpu_ms, 4),
+        "flat_out_cpu_ms_beyond_kernels": round(flat_out.cpu_ms_per_frame - cpu_ms, 4),
         "lost": paced.lost + flat_out.lost,
         **gil_holds(options, pictures),
     })  # fmt: skip
 
 
-def kernel_cpu_ms(options: Options, pictures: Path, pace_fps: float | None) -> float:
-    """CPU time of frame measures, preprocessing and decode alone, on the same frames; at a rate, or flat out."""
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Of one work, run by run."""
+
+    cpu_ms: list[float] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
+
+
+def kernels_alone(options: Options, pictures: Path, pace_fps: float | None, took: Took) -> None:
+    """Frame measures, preprocessing and decode alone, on the same frames; at a rate, or flat out. Adds to `took`."""
     engine, work = engine_of(options, pictures, PlanKind.NULL, NULL)
     frames = frames_of(pictures)
     engine.preprocess(frames[0], work)
     engine.run(work, PowerMode.NONE)
-    took = []
     due_s = time.perf_counter()
     for turn in range(options.rounds):
         frame = frames[turn % len(frames)]
         if pace_fps is not None:
             due_s += 1 / pace_fps
             time.sleep(max(0.0, due_s - time.perf_counter()))
-        start = time.thread_time_ns()
+        start_s, start_ns = time.perf_counter(), time.thread_time_ns()
         measure_frame(frame)
         engine.preprocess(frame, work)
         engine.result(work)
-        took.append((time.thread_time_ns() - start) / 1e6)
-    return median(took)
+        took.cpu_ms.append((time.thread_time_ns() - start_ns) / 1e6)
+        took.wall_ms.append((time.perf_counter() - start_s) * 1000)
 
 
 def engine_of(options: Options, pictures: Path, plan: PlanKind, *overrides: str) -> tuple[Engine, Work]:

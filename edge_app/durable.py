@@ -1,9 +1,12 @@
-"""Small files that survive a power cut: after it, the one content or the other is there, and nothing between."""
+"""Files that appear whole or not at all, also where the disk is full or the power goes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
+
+from edge_app.errors import EdgeAppError
 
 
 def replace_durably(file: Path, text: str) -> None:
@@ -12,14 +15,40 @@ def replace_durably(file: Path, text: str) -> None:
     Raises:
         OSError: it can't be written; what was before stands.
     """
+    _replace(file, text.encode())
+    sync(file.parent)
+
+
+def write_whole(file: Path, content: str | bytes, what: str, kind: type[EdgeAppError]) -> None:
+    """Writes a file that a person asked for, called `what` in the error.
+
+    Raises:
+        EdgeAppError: of the given kind: no space, or no permission; what was before stands.
+    """
+    try:
+        _replace(file, content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise kind(
+            f"can't write {what}",
+            where=str(file),
+            got=error.strerror or str(error),
+            remedy="free some space, or choose another folder",
+        ) from error
+
+
+def _replace(file: Path, content: bytes) -> None:
     part = file.with_name(f"{file.name}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with part.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(file)
-    sync(file.parent)
+    try:
+        with part.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
 
 
 def sync(path: Path) -> None:

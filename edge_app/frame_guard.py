@@ -17,6 +17,7 @@ from edge_app.config.guard import (
     unpacked,
     unpacked_values,
 )
+from edge_app.durable import write_whole
 from edge_app.engine import memory_of, source_of
 from edge_app.errors import CameraError, ConfigError
 from edge_app.frame import Frame
@@ -106,10 +107,4 @@ def section_of(product: Product, learnt_from: str) -> GuardProduct:
 def write_guard_file(file: Path, products: list[GuardProduct]) -> None:
     """Writes the file whole or not at all. Raises ConfigError."""
     text = GuardFile(products=tuple(products)).model_dump_json(indent=1) + "\n"
-    partial = file.with_name(file.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ConfigError("can't write the guard file", where=str(file), got=error.strerror or str(error)) from error
+    write_whole(file, text, "the guard file", ConfigError)

@@ -22,6 +22,7 @@ from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess, 
 from edge_app.engine import Decode
 from edge_app.errors import ConfigError, ModelError
 from edge_app.family import member, members
+from edge_app.listing import read_lines
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
 
@@ -176,12 +177,7 @@ def _labels(model: Model, metadata: dict[str, str], session: OrtSession) -> tupl
     if model.labels is not None:
         return model.labels
     if model.labels_file is not None:
-        try:
-            return tuple(
-                line.strip() for line in model.labels_file.read_text(encoding="utf-8").splitlines() if line.strip()
-            )
-        except OSError as error:
-            raise ConfigError("can't read the labels", where=str(model.labels_file), got=error.strerror) from error
+        return tuple(read_lines(model.labels_file, "the labels"))
     if "names" in metadata:  # Ultralytics writes a dict literal
         try:
             names = ast.literal_eval(metadata["names"])

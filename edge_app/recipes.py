@@ -99,8 +99,8 @@ class Recipes:
 
     def _prepare(self, name: str, section: Judge) -> Prepared:
         rules = self._rules(section)
+        guard, labels = make_guard(section.guard), self._card.labels  # first: it says what is wrong with the file
         rev = revision(section, rules, *self._more)
-        guard, labels = make_guard(section.guard), self._card.labels
         if self._decision is None and self._detector is not None:
             fewest = self._detector.fewest
             return Prepared(name, rev, Inspection(guard, lambda found: judge_crops(found, rules, fewest), (name, rev)))

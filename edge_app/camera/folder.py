@@ -14,6 +14,7 @@ from edge_app.camera.picture import ENDINGS, BrokenPicture, load_bgr, load_gray
 from edge_app.config.camera import FolderCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.listing import read_paths
 
 _DIGITS = re.compile(r"(\d+)")
 Shot = tuple[Pixels, int, int]
@@ -117,7 +118,7 @@ def list_pictures(section: FolderCamera) -> list[Path]:
             files = [file for file in matching if file.suffix.lower() in ENDINGS and not file.is_dir()]
             next(path.iterdir(), None)  # glob passes over a folder that may not be read
         elif path.suffix.lower() == ".txt":
-            files = _listed(path)
+            files = read_paths(path, path.parent, CameraError)
         else:
             path.stat()
             files = [path]
@@ -139,15 +140,6 @@ def list_pictures(section: FolderCamera) -> list[Path]:
             remedy="check camera.path and camera.pattern",
         )
     return ordered
-
-
-def _listed(listing: Path) -> list[Path]:
-    try:
-        lines = listing.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise CameraError("the list of pictures is no text in UTF-8", where=str(listing), got=str(error)) from error
-    names = [line.partition("#")[0].strip() for line in lines]
-    return [listing.parent / name for name in names if name]
 
 
 def _ordered(files: list[Path], section: FolderCamera) -> list[Path]:

@@ -15,7 +15,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from edge_app.camera.picture import ENDINGS
 from edge_app.errors import CameraError
+from edge_app.listing import read_paths
 
 Image = npt.NDArray[np.uint8]
 
@@ -59,15 +61,12 @@ def listed_pictures(path: Path) -> list[tuple[Path, str]]:
     """Pictures and their labels: of a .txt list of paths LABEL/FILE (relative to it), or of a folder of such folders.
 
     Raises:
-        CameraError: there are none.
+        CameraError: there are none, or the list can't be read.
     """
-    try:
-        if path.suffix == ".txt":
-            files = [path.parent / line for line in path.read_text(encoding="utf-8").split()]
-        else:
-            files = sorted(file for file in path.glob("*/*") if file.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    except OSError as error:
-        raise CameraError("can't read the pictures", where=str(path), got=error.strerror) from error
+    if path.suffix == ".txt":
+        files = read_paths(path, path.parent, CameraError)
+    else:
+        files = sorted(file for file in path.glob("*/*") if file.suffix.lower() in ENDINGS)
     if not files:
         raise CameraError("there are no pictures", where=str(path), wanted="a .txt list, or a folder LABEL/PICTURE")
     return [(file, file.parent.name) for file in files]

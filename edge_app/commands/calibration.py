@@ -24,6 +24,7 @@ from edge_app.commands.report import add_json_argument, people, print_json, prin
 from edge_app.config.camera import Camera as CameraSection
 from edge_app.config.camera import FolderCamera
 from edge_app.config.load import load_pipeline
+from edge_app.durable import write_whole
 from edge_app.errors import ConfigError, ExitCode
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.frame_guard import make_guard, measure_frame, read_guard_products, section_of, write_guard_file
@@ -251,12 +252,9 @@ def _report_collection(
         "rule": "edge_app.variety: frames far apart in light, contrast, noise, edges and coarse content",
     }  # fmt: skip
     document = {**summary, "pictures": pictures}
-    _write_json(args.out / "collection.json", document)
+    text = json.dumps(document, indent=1) + "\n"
+    write_whole(args.out / "collection.json", text, "what was collected", ConfigError)
     if args.json:
         print_json(document)
     else:
         print_table(f"{args.out}", ("", ""), [(key, value) for key, value in summary.items() if key != "rule"])
-
-
-def _write_json(file: Path, document: dict[str, object]) -> None:
-    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Manifest, Plan, manifest_path
 from edge_app.errors import ConfigError, ExitCode, ModelError
+from edge_app.listing import read_lines
 from edge_app.model import model_folder
 from edge_app.toolchain import (
     calibration,
@@ -89,7 +90,7 @@ def _given(args: argparse.Namespace, name: str, size: tuple[int, int] | None) ->
     return described.Given(
         name=name,
         task=args.task,
-        labels=None if args.labels is None else _labels(args.labels),
+        labels=None if args.labels is None else tuple(read_lines(args.labels, "the labels")),
         head=args.head,
         size=size,
         color=args.color,
@@ -348,14 +349,6 @@ def _samples(args: argparse.Namespace, manifest: Manifest, files: Sequence[Path]
     if args.data is not None:
         return measure.labelled(read_dataset(args.data, args.split), manifest.labels, args.limit)
     return measure.samples_of(list(files)[: args.limit])
-
-
-def _labels(file: Path) -> tuple[str, ...]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError("can't read the labels", where=str(file), got=error.strerror or str(error)) from error
-    return tuple(line.strip() for line in lines if line.strip())
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,19 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from edge_app.config.manifest import manifest_path
+from edge_app.durable import write_whole
 from edge_app.errors import ModelError
 
 
 def edit_manifest(model_folder: Path, edit: Callable[[Any], None]) -> None:
-    """Applies `edit` to the manifest's YAML and writes it atomically.
+    """Applies `edit` to the manifest's YAML and writes it whole or not at all.
 
     Args:
         model_folder: where manifest.yaml is.
         edit: changes the parsed YAML in place.
+
+    Raises:
+        ModelError: it can't be written.
     """
     file = manifest_path(model_folder)
     yaml = YAML(typ="rt")
@@ -30,30 +34,16 @@ def edit_manifest(model_folder: Path, edit: Callable[[Any], None]) -> None:
 
 
 def write_new_manifest(model_folder: Path, data: dict[str, Any]) -> None:
-    """Writes a manifest where there was none."""
+    """Writes a manifest where there was none. Raises ModelError."""
     yaml = YAML(typ="rt")
     yaml.width = 120
     _write(manifest_path(model_folder), yaml, data)
 
 
 def _write(file: Path, yaml: YAML, tree: Any) -> None:
-    """Whole or not at all, also on a full disk.
-
-    Raises:
-        ModelError: it can't be written.
-    """
-    partial = file.with_suffix(".yaml.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as stream:
-            yaml.dump(tree, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ModelError(
-            "can't write the manifest", where=str(file), got=error.strerror or str(error), remedy="free some space"
-        ) from error
+    text = io.StringIO()
+    yaml.dump(tree, text)
+    write_whole(file, text.getvalue(), "the manifest", ModelError)
 
 
 def set_operating(model_folder: Path, score: dict[str, float], marginal: dict[str, float], chosen_on: str) -> None:

@@ -19,6 +19,7 @@ from edge_app.config.tensor import InputSpec
 from edge_app.engine import fit_of, tensor_of
 from edge_app.errors import ConfigError, ModelError
 from edge_app.frame import PixelFormat
+from edge_app.listing import read_paths
 from edge_app.preprocess import Geometry, Plan, Source
 from edge_app.toolchain.dataset import pictures_in, read_picture
 
@@ -60,11 +61,7 @@ def listed(file: Path, root: Path) -> list[Path]:
     Raises:
         ConfigError: the list can't be read, or names pictures that are not there.
     """
-    try:
-        lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("can't read the list of pictures", where=str(file), got=str(error)) from error
-    pictures = [root / line for line in lines if line]
+    pictures = read_paths(file, root)
     absent = [picture for picture in pictures if not picture.is_file()]
     if absent:
         raise ConfigError(

@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from edge_app.camera.picture import ENDINGS
 from edge_app.config.load import read_yaml
 from edge_app.errors import ConfigError
+from edge_app.listing import read_lines, read_text
 from edge_app.toolchain.metrics import Truth
-
-PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ def pictures_in(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise ConfigError("no such folder of pictures", where=str(folder), got="nothing there, or not a folder")
-    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURE_SUFFIXES and file.is_file())
+    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
     if not found:
         raise ConfigError(
             "no picture in the folder",
             where=str(folder),
-            wanted=f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}",
+            wanted=f"files that end in {', '.join(ENDINGS)}",
             got=f"{len(list(folder.iterdir()))} other entries",
         )
     return found
@@ -121,7 +121,7 @@ def read_truth(picture: Picture, shape: tuple[int, ...], names: Sequence[str], l
     if not picture.labels_file.is_file():
         return Truth.none()
     rows = []
-    for number, line in enumerate(picture.labels_file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(picture.labels_file, "the label file").splitlines(), 1):
         if line.strip():
             rows.append(_row(line, f"{picture.labels_file}:{number}", names, labels))
     if not rows:
@@ -161,8 +161,7 @@ def _pictures(source: Path) -> list[Path]:
         return pictures_in(source)
     if not source.is_file():
         raise ConfigError("the data set's list or folder is not there", where=str(source), got="no such file")
-    lines = [line.strip() for line in source.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [(source.parent / line).resolve() for line in lines]
+    return [(source.parent / line).resolve() for line in read_lines(source, "the list of pictures")]
 
 
 def _labels_file(picture: Path) -> Path:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper, shape_inference
 
+from edge_app.durable import write_whole
 from edge_app.errors import ModelError
 
 Shape = tuple[int, ...]
@@ -102,19 +103,7 @@ def save(model: ModelProto, file: Path) -> None:
     Raises:
         ModelError: no space, or no permission.
     """
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(model.SerializeToString(deterministic=True))
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ModelError(
-            "can't write the model",
-            where=str(file),
-            got=error.strerror or str(error),
-            remedy="free some space, or choose another folder",
-        ) from error
+    write_whole(file, model.SerializeToString(deterministic=True), "the model", ModelError)
 
 
 def inferred(model: ModelProto, where: str) -> ModelProto:

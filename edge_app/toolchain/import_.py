@@ -164,7 +164,6 @@ def write_folder(imported: Imported, given: Given, folder: Path, source: Path) -
         raise ModelError(
             "there is a model of this name already", where=str(folder), remedy="choose another --name, or remove it"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     graph.save(imported.model, folder / "model.onnx")
     write_new_manifest(folder, {
         "schema_version": 1, "name": given.name, "version": "1", "task": given.task,

@@ -16,6 +16,7 @@ import onnxruntime as ort
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Artifact, Calibration, Manifest, Quantized
 from edge_app.config.save import edit_manifest
+from edge_app.durable import write_whole
 from edge_app.errors import ConfigError, ModelError
 from edge_app.model import check_digest, sha256_of
 from edge_app.toolchain import calibration, graph, measure, rescue, sensitivity
@@ -313,7 +314,8 @@ def _write(
     graph.save(shipped, folder / QDQ_FILE)
     tensors = {name for node in prepared.model.graph.node for name in (*node.input, *node.output)}
     encodings = options.recipe_folder / "encodings.json"
-    write_text(encodings, json.dumps(encodings_document(ranges, recipe, tensors), indent=1) + "\n")
+    text = json.dumps(encodings_document(ranges, recipe, tensors), indent=1) + "\n"
+    write_whole(encodings, text, "the encodings", ModelError)
     write_recipe(options.recipe_folder / "recipe.yaml", {
         **options.recipe_text, "pictures": len(chosen.files), "sha256": chosen.sha256, "method": options.method,
     })  # fmt: skip
@@ -340,24 +342,8 @@ def _relative(file: Path, folder: Path) -> str:
     return Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
 
 
-def write_text(file: Path, text: str) -> None:
-    """Writes a file whole or not at all.
-
-    Raises:
-        ModelError: no space, or no permission.
-    """
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ModelError("can't write the file", where=str(file), got=error.strerror or str(error)) from error
-
-
 def write_recipe(file: Path, data: dict[str, Any]) -> None:
-    """Writes a calibration recipe."""
+    """Writes a calibration recipe. Raises ModelError."""
     import io
 
     from ruamel.yaml import YAML
@@ -366,7 +352,7 @@ def write_recipe(file: Path, data: dict[str, Any]) -> None:
     yaml.width = 120
     stream = io.StringIO()
     yaml.dump(data, stream)
-    write_text(file, stream.getvalue())
+    write_whole(file, stream.getvalue(), "the calibration recipe", ModelError)
 
 
 def parse_loss(text: str) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge_app.detections import Classes, Detections
-from edge_app.errors import RuntimeFault
+from edge_app.errors import ConfigError, RuntimeFault
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.model import resolve
 from edge_app.motion import Look
@@ -87,3 +87,8 @@ def test_the_revision_covers_where_the_line_looks(tmp_path: Path) -> None:
     regions = [None, [0, 0, 64, 64], [0, 0, 64, 60]]
     revisions = {recipes(tmp_path, preprocess={**stated, "region_px": region}).own.rev for region in regions}
     assert len(revisions) == 3
+
+
+def test_a_guard_file_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.json"):
+        recipes(tmp_path, judge={"guard": str(tmp_path / "absent.json")})

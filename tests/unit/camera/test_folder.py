@@ -151,10 +151,11 @@ def test_stop_ends_reading_and_open_starts_anew(tmp_path: Path) -> None:
     ("content", "path", "what", "got"),
     [
         (None, "absent", "can't read the pictures", "No such file"),
+        (None, "absent.txt", "can't read the list of pictures", "No such file"),
         (None, ".", "there are no pictures", "0 other entries"),
         (b"text", ".", "there are no pictures", "1 other entries"),
         (b"\n", "file.txt", "there are no pictures", "an empty list"),
-        (b"\xff\xfe\x00", "file.txt", "no text in UTF-8", "utf-8"),
+        (b"\xff\xfe\x00", "file.txt", "can't read the list of pictures", "no text in UTF-8"),
         (b"text", "file.txt/x", "can't read the pictures", "Not a directory"),
     ],
 )

@@ -92,7 +92,7 @@ def test_the_camera_gives_the_script_with_the_times_it_would_have(pictures: Path
 def test_no_pictures_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CameraError, match="no pictures"):
         listed_pictures(tmp_path)
-    with pytest.raises(CameraError, match="can't read the pictures"):
+    with pytest.raises(CameraError, match="can't read the list of pictures"):
         listed_pictures(tmp_path / "absent.txt")
     (tmp_path / "list.txt").write_text("red/absent.png\n")
     drawn = scenes(tmp_path / "list.txt")

@@ -100,8 +100,9 @@ def test_profiles_of_another_length_are_another_releases(file: Path) -> None:
 
 
 def test_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="can't write the guard file"):
-        write_guard_file(tmp_path / "absent" / "g.json", [section_of(product("a"), "")])
+        write_guard_file(tmp_path / "file" / "g.json", [section_of(product("a"), "")])
 
 
 def test_sections_and_products_are_two_forms_of_one_thing() -> None:

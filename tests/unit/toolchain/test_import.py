@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -11,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edge_app.errors import ModelError
 from edge_app.toolchain.described import Given
-from edge_app.toolchain.import_ import Imported, import_model
+from edge_app.toolchain.import_ import Imported, import_model, write_folder
 
 GIVEN = Given("toy", "detect", toys.DETECTOR_LABELS, color="RGB", fit="letterbox", scale=1 / 255)
 PICTURE = toys.detector_picture([(2, 3)])[..., ::-1]
@@ -94,3 +96,10 @@ def test_a_model_that_takes_bytes_is_fed_the_same_pixels(channels_last: bool) ->
 def test_other_integers_are_refused() -> None:
     with pytest.raises(ModelError, match="a type that can't be fed"):
         import_model(in_bytes(toys.detector(), cast=False), GIVEN, "toy")
+
+
+def test_a_folder_that_can_not_be_made_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    imported = import_model(toys.detector(), GIVEN, "toy")
+    with pytest.raises(ModelError, match=r"can't write the model\n.*got: Not a directory"):
+        write_folder(imported, GIVEN, tmp_path / "file" / "toy", Path("toy.onnx"))

@@ -1,0 +1,28 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge_app.durable import replace_durably, write_whole
+from edge_app.errors import ModelError
+
+
+def test_what_was_before_is_replaced_and_folders_are_made(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "file"
+    replace_durably(file, "one")
+    write_whole(file, "ä two", "it", ModelError)
+    assert file.read_bytes() == "ä two".encode()
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_can_not_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "file" / "entry").mkdir(parents=True)
+    with pytest.raises(ModelError) as caught:
+        write_whole(tmp_path / "file", b"one", "the model", ModelError)
+    assert (caught.value.what, caught.value.got) == ("can't write the model", "Is a directory")
+    with pytest.raises(IsADirectoryError):
+        replace_durably(tmp_path / "file", "one")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge_app.bench.goals import GOALS
 from edge_app.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def append(file: Path, document: Mapping[str, Any]) -> None:
@@ -17,7 +20,7 @@ def append(file: Path, document: Mapping[str, Any]) -> None:
         with file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(document, allow_nan=False) + "\n")
     except OSError as error:
-        raise ConfigError("can't write the ledger", where=str(file), got=error.strerror) from error
+        raise ConfigError("can't write the ledger", where=str(file), got=error.strerror or str(error)) from error
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -52,16 +55,14 @@ def series(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, 
     return found
 
 
-def plot(documents: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """Draws the series by part, a panel each; 1 is the goal. Needs matplotlib (extra [toolchain])."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def plot(documents: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draws the series by part, a panel each; 1 is the goal."""
+    from matplotlib.figure import Figure
 
     found = series(documents)
     parts = sorted({path.split("_")[0] for path in found})
-    figure, axes = pyplot.subplots(len(parts), 1, figsize=(10, 2.6 * len(parts)), squeeze=False, sharex=True)
+    figure = Figure(figsize=(10, 2.6 * len(parts)))
+    axes = figure.subplots(len(parts), 1, squeeze=False, sharex=True)
     for axis, part in zip(axes[:, 0], parts, strict=True):
         for path, points in found.items():
             if path.split("_")[0] == part:
@@ -72,5 +73,4 @@ def plot(documents: Sequence[Mapping[str, Any]], out: Path) -> None:
         axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
     names = [f"{one.get('version', '?')} {(one.get('commit') or '')[:8]}" for one in documents]
     axes[-1, 0].set_xticks(range(len(names)), names, rotation=30, fontsize=7)
-    figure.savefig(out, bbox_inches="tight")
-    pyplot.close(figure)
+    return figure

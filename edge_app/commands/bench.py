@@ -19,8 +19,16 @@ from pathlib import Path
 
 from edge_app.bench import ledger
 from edge_app.bench.figures import Figures, Options, document, machine
-from edge_app.commands.arguments import positive
-from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.commands.arguments import add_overrides, positive
+from edge_app.commands.report import (
+    add_json_argument,
+    add_plot_argument,
+    check_plot,
+    people,
+    print_json,
+    print_table,
+    save_plot,
+)
 from edge_app.errors import ConfigError, ExitCode
 
 PARTS = ("preprocess", "decode", "host", "bus", "start", "model")
@@ -33,12 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="KEY", default="", help="only figures whose key begins so, e.g. w1")
     parser.add_argument("--pipeline", metavar="FILE", type=Path, default=Path("pipelines/defect.yaml"),
                         help="what host, start and model run (default: pipelines/defect.yaml)")  # fmt: skip
-    parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
-                        help="override a key of the pipeline; may be repeated")  # fmt: skip
+    add_overrides(parser)
     parser.add_argument("--ledger", metavar="FILE", type=Path,
                         help="add this run to a ledger, e.g. tests/bench/ledger.jsonl")  # fmt: skip
-    parser.add_argument("--plot", metavar="FILE", type=Path,
-                        help="measure nothing: draw the ledger over its commits, as .png, .svg or .pdf")  # fmt: skip
+    add_plot_argument(parser, "measure nothing, but draw the ledger over its commits")
     add_json_argument(parser)
 
 
@@ -54,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         if args.ledger is None:
             raise ConfigError("nothing to draw", wanted="--ledger FILE beside --plot", got="none")
-        ledger.plot(ledger.read(args.ledger), args.plot)
-        people().print(f"plot: {args.plot}")
+        check_plot(args.plot)
+        save_plot(ledger.plot(ledger.read(args.ledger)), args.plot)
         return int(ExitCode.OK)
     options = Options(args.pipeline, tuple(args.overrides), args.rounds, args.only)
     measured: list[Figures] = []

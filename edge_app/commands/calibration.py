@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 
 from edge_app.camera import open_camera
-from edge_app.commands.arguments import positive
+from edge_app.commands.arguments import add_overrides, positive
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.camera import Camera as CameraSection
 from edge_app.config.camera import FolderCamera
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder with well-taken pictures, or a .txt list of them; may be repeated",
     )  # fmt: skip
     source.add_argument("--pipeline", metavar="FILE", type=Path, help="take the frames from this pipeline's camera")
-    _add_overrides(guard)
+    add_overrides(guard)
     guard.add_argument("--frames", metavar="N", type=positive, default=200, help="with --pipeline: so many (200)")
     guard.add_argument("--product", metavar="NAME", help="its name in the file; default: the folder's or pipeline's")
     guard.add_argument(
@@ -59,18 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_argument(guard)
     collect = verbs.add_parser("collect", help="keep varied frames of a running camera, for calibration sets")
     collect.add_argument("--pipeline", metavar="FILE", type=Path, required=True, help="whose camera runs")
-    _add_overrides(collect)
+    add_overrides(collect)
     collect.add_argument("--frames", metavar="N", type=positive, default=2000, help="frames to look at (2000)")
     collect.add_argument("--keep", metavar="N", type=positive, default=200, help="frames to keep at most (200)")
     collect.add_argument("--out", metavar="DIR", type=Path, required=True, help="new folder for the pictures")
     add_json_argument(collect)
-
-
-def _add_overrides(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
-        help="override a key of the pipeline; may be repeated",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from edge_app.commands.arguments import add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.config.pipeline import Pipeline
@@ -24,9 +25,7 @@ from edge_app.errors import ConfigError, ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `edge_app check`."""
     parser.add_argument("file", nargs="?", type=Path, help="pipeline YAML")
-    parser.add_argument(
-        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key of the YAML"
-    )
+    add_overrides(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of pipelines and stop")
     add_json_argument(parser)
 

@@ -14,7 +14,6 @@ import argparse
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from edge_app.client import (
@@ -30,7 +29,7 @@ from edge_app.client import (
     Start,
 )
 from edge_app.client.hostile import Hostile
-from edge_app.commands.arguments import above_zero
+from edge_app.commands.arguments import above_zero, add_keys
 from edge_app.commands.report import add_json_argument, print_json, print_table
 from edge_app.commands.watch import connect, load_keys, next_port
 from edge_app.errors import BusError, ConfigError, ExitCode
@@ -55,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait-ms", type=above_zero, default=500.0, metavar="MS", help="then NO_RESULT (default 500)")
     parser.add_argument("--recipe", metavar="REV", help="expected recipe revision (default: the one in force now)")
     parser.add_argument("--allow-simulated", action="store_true", help="accept simulated results: for trials")
-    parser.add_argument("--key", metavar="FILE", type=Path, help="my secret key (edge_app keys new)")
-    parser.add_argument("--node-key", metavar="FILE", type=Path, help="the node's public key")
+    add_keys(parser)
     meanings = "; ".join(f"{name}: {what}" for name, what in MISBEHAVIOURS.items())
     parser.add_argument("--misbehave", metavar="LIST", default="", help=f"comma-separated. {meanings}")
     parser.add_argument("--stall-s", type=above_zero, default=2.0, metavar="S", help="length of a stall (default 2)")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import statistics
-from pathlib import Path
 from typing import Any
 
 from edge_app.canary import Canary, load_canary
-from edge_app.config.load import load_manifest
 from edge_app.config.manifest import BoardRecord
 from edge_app.config.pipeline import Pipeline
-from edge_app.config.save import edit_manifest
+from edge_app.config.save import add_board
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError
 from edge_app.health import Finding, Grade
@@ -52,7 +50,7 @@ def record_plans(pipeline: Pipeline, findings: list[Finding], versions: str) -> 
             told.append(Finding("record", Grade.NOTE, f"plan {plan}: simulated here, so it is not noted"))
             continue
         record = _seen(plan, opener, canary, options.soc or NO_SOC, board_name(findings), versions)
-        _append(card.folder, record)
+        add_board(card.folder, record)
         grade = Grade.OK if record.loads else Grade.WARN
         speed = "" if record.latency_ms is None else f", {record.latency_ms:g} ms"
         text = f"plan {plan}: {'loads' if record.loads else 'does not load'}{speed}; noted in {card.folder}"
@@ -84,9 +82,3 @@ def _seen(plan: PlanKind, opener: Any, canary: Canary | None, soc: str, board: s
     return BoardRecord(
         board=board, soc=soc, plan=plan, loads=loads, date=today, versions=versions, latency_ms=latency_ms, note=note
     )
-
-
-def _append(folder: Path, record: BoardRecord) -> None:
-    line = record.model_dump(mode="json", exclude_defaults=True)
-    edit_manifest(folder, lambda tree: tree.setdefault("boards", []).append(line))
-    load_manifest(folder)

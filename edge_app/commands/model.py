@@ -5,8 +5,11 @@ examples:
   edge_app model quantize mine --calibration pictures --target-loss 0.5% --data dataset --split val
   edge_app model compile mine --soc qcs6490,qcs8550                 plans, audited, bound in the manifest
   edge_app model verify mine --data dataset --split test --json     the ladder: float, QDQ, each plan
+  edge_app model compare mine --calibration pictures --data dataset   beside plain A8W8 and A16W8
+  edge_app model canary mine --picture part.png                     what its plans are proven by at every start
+  edge_app model record mine --board "RB3 Gen 2" --soc qcs6490 --plan htp --loads yes
   edge_app model show mine                                          what is there, in one table
-  edge_app model list                                               all models
+  edge_app model list                                               all models; socs: all SoCs
 
 while a line runs (roles: engineer; viewer for status):
   edge_app model push models/mine --line tcp://127.0.0.1:5561       stores a version at the node, whole or not at all
@@ -23,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from edge_app.client import COMMANDS
-from edge_app.commands.arguments import positive
-from edge_app.commands.report import add_json_argument
+from edge_app.commands.arguments import above_zero, add_keys, positive, share
+from edge_app.commands.report import add_json_argument, add_plot_argument
 from edge_app.errors import ConfigError
 
 
@@ -81,10 +84,14 @@ def run(args: argparse.Namespace) -> int:
     return int(verbs[args.verb](args))
 
 
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a name below models/, or a model's folder")
+
+
 def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help=".onnx, or an Ultralytics .pt (extra [train])")
     parser.add_argument("--name", required=True, metavar="N", help="of the new model: a-z, 0-9, - and _")
-    parser.add_argument("--task", required=True, choices=["detect", "classify"])
+    parser.add_argument("--task", required=True, choices=["detect", "classify"], help="boxes, or one label")
     parser.add_argument("--labels", type=Path, metavar="F", help="one label a line, in the model's order")
     parser.add_argument(
         "--head", choices=["yolov8", "yolov5", "yolox", "end2end", "classify"], help="if not recognised"
@@ -110,13 +117,13 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_quantize(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a name below models/, or a model's folder")
+    _add_name(parser)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--calibration", type=Path, metavar="DIR", help="pictures as the camera delivers them")
     source.add_argument("--from-encodings", action="store_true", help="make it again without pictures, and compare")
     parser.add_argument("--list", dest="list_file", type=Path, metavar="F", help="which pictures of DIR: a path a line")
     parser.add_argument("--count", type=positive, metavar="N", help="draw N pictures of DIR by --seed")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --count (default: 0)")
     parser.add_argument(
         "--activations",
         choices=["a8", "a16", "mixed"],
@@ -124,8 +131,11 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--raise", dest="raised", default="", metavar="L,L", help="mixed: layers at 16 bits, by name")
     parser.add_argument("--style", default="", metavar="P=V,..", help="activations= and weights= (a)symmetric")
-    parser.add_argument("--method", choices=["minmax", "percentile", "entropy"], default="minmax")
-    parser.add_argument("--target-loss", metavar="L", help="e.g. 0.5%%: raise the worst layers until it is met")
+    parser.add_argument(
+        "--method", choices=["minmax", "percentile", "entropy"], default="minmax",
+        help="how ranges follow from what was seen (default: minmax)",
+    )  # fmt: skip
+    parser.add_argument("--target-loss", type=share, metavar="L", help="e.g. 0.5%%: raise layers until it is met")
     parser.add_argument("--data", type=Path, metavar="DIR", help="labelled pictures (YOLO) to measure the loss on")
     parser.add_argument("--split", default="val", metavar="KEY", help="of --data (default: val)")
     parser.add_argument("--limit", type=positive, default=40, metavar="N", help="pictures for the loss (default: 40)")
@@ -136,11 +146,11 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-cut", action="store_true", help="leave the YOLO head in the graph")
     parser.add_argument("--recipes", type=Path, default=Path("calibration"), metavar="DIR", help="default: calibration")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the error by layer")
+    add_plot_argument(parser, "with --target-loss: draw the error by layer")
 
 
 def _add_compile(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    _add_name(parser)
     parser.add_argument("--soc", metavar="S,S", help="default: the SoCs of the manifest, else the shipped ones")
     parser.add_argument("--plans", default="htp,hybrid", metavar="P,P", help="htp, hybrid (default: both)")
     parser.add_argument("--host-ops", metavar="OP,OP", help="hybrid: op kinds on the CPU (default: activations, norms)")
@@ -155,15 +165,15 @@ def _add_compile(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    _add_name(parser)
     parser.add_argument("--soc", metavar="S,S", help="default: all of the manifest")
-    parser.add_argument("--plans", default="htp,hybrid", metavar="P,P")
+    parser.add_argument("--plans", default="htp,hybrid", metavar="P,P", help="htp, hybrid (default: both)")
     data_help = "a YOLO data set, or pictures (classifiers: LABEL/PICTURE)"
     parser.add_argument("--data", type=Path, metavar="DIR", help=data_help)
     parser.add_argument("--split", metavar="KEY", help="of data.yaml (default: test, else val)")
     parser.add_argument("--limit", type=positive, metavar="N", help="so many pictures, evenly spread")
-    parser.add_argument("--cosine", type=float, default=0.99, help="gate (default: 0.99)")
-    parser.add_argument("--loss", default="1.5%", help="gate: most loss in the task's metric (default: 1.5%%)")
+    parser.add_argument("--cosine", type=float, default=0.99, metavar="C", help="gate: least cosine (default: 0.99)")
+    parser.add_argument("--loss", type=share, default="1.5%", metavar="L", help="gate: most loss (default: 1.5%%)")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="where outputs are kept (default: the user's cache)")
     parser.add_argument("--write", action="store_true", help="write the result into the manifest")
     parser.add_argument(
@@ -172,7 +182,7 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    _add_name(parser)
     parser.add_argument(
         "--calibration", type=Path, required=True, metavar="DIR", help="the pictures it was quantised with"
     )
@@ -184,32 +194,32 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_canary(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    _add_name(parser)
     parser.add_argument(
         "--picture", metavar="P", help="a file, or 'synthetic product=P seed=S' (default: the manifest's own)"
     )
 
 
 def _add_record(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--board", required=True, help="e.g. 'RB3 Gen 2'")
-    parser.add_argument("--soc", required=True)
-    parser.add_argument("--plan", required=True, choices=["htp", "hybrid", "cpu"])
-    parser.add_argument("--loads", required=True, choices=["yes", "no"])
-    parser.add_argument("--firmware", default="")
-    parser.add_argument("--driver", default="")
-    parser.add_argument("--versions", default="", help="default: those installed here")
-    parser.add_argument("--latency-ms", type=float)
-    parser.add_argument("--date", help="YYYY-MM-DD (default: today)")
-    parser.add_argument("--note", default="")
+    _add_name(parser)
+    parser.add_argument("--board", required=True, metavar="B", help="e.g. 'RB3 Gen 2'")
+    parser.add_argument("--soc", required=True, metavar="S", help="e.g. qcs6490; `edge_app model socs` lists them")
+    parser.add_argument("--plan", required=True, choices=["htp", "hybrid", "cpu"], help="which plan was tried")
+    parser.add_argument("--loads", required=True, choices=["yes", "no"], help="whether it loads and its canary holds")
+    parser.add_argument("--firmware", default="", metavar="F", help="of the board, e.g. its image's version")
+    parser.add_argument("--driver", default="", metavar="D", help="of the NPU, e.g. FastRPC's version")
+    parser.add_argument("--versions", default="", metavar="V", help="of the runtime (default: those installed here)")
+    parser.add_argument("--latency-ms", type=above_zero, metavar="MS", help="of one inference, median")
+    parser.add_argument("--date", metavar="YYYY-MM-DD", help="when it was seen (default: today)")
+    parser.add_argument("--note", default="", metavar="TEXT", help="what else is worth knowing")
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    _add_name(parser)
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--models", type=Path, default=Path("models"), metavar="DIR")
+    parser.add_argument("--models", type=Path, default=Path("models"), metavar="DIR", help="where (default: models)")
 
 
 def _add_socs(parser: argparse.ArgumentParser) -> None:
@@ -217,7 +227,7 @@ def _add_socs(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_push(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a model's folder, or a name below models/")
+    _add_name(parser)
     _add_node(parser)
 
 
@@ -230,5 +240,4 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--line", default=COMMANDS, metavar="ENDPOINT", help=f"where the node takes commands (default: {COMMANDS})"
     )
-    parser.add_argument("--key", metavar="FILE", type=Path, help="my secret key, of an engineer (edge_app keys new)")
-    parser.add_argument("--node-key", metavar="FILE", type=Path, help="the node's public key")
+    add_keys(parser)

@@ -11,7 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from edge_app.commands.plan_tables import show_plans
-from edge_app.commands.report import people, print_json, print_table
+from edge_app.commands.report import check_plot, people, print_json, print_table, save_plot
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Manifest, Plan, manifest_path
 from edge_app.errors import ConfigError, ExitCode, ModelError
@@ -157,35 +157,58 @@ def run_quantize(args: argparse.Namespace) -> int:
     folder = model_folder(args.name)
     if args.from_encodings:
         return _remake_quantized(folder, args.json)
+    _check_quantize(args)
     manifest = load_manifest(folder)
     files = _calibration_files(args)
     chosen = calibration.examine(files, manifest.input)
     for warning in chosen.warnings:
         say(f"warning: {warning}")
     samples = _samples(args, manifest, files)
-    raised = tuple(filter(None, args.raised.split(",")))
-    if args.activations == "mixed" and not raised and args.target_loss is None:
+    with bars() as progress:
+        options = _options(args, manifest, files)
+        report = quantize_model.quantize_model(folder, chosen, options, samples, say, progress)
+    if args.plot is not None:
+        save_plot(plots.error_by_layer(report.errors), args.plot)
+    document = _quantized_document(manifest.name, report)
+    if args.json:
+        print_json(document)
+    else:
+        _show_quantized(document, report)
+    return int(ExitCode.CHECK_FAILED if report.within_target is False else ExitCode.OK)
+
+
+def _check_quantize(args: argparse.Namespace) -> None:
+    """What would fail only after minutes of work."""
+    if args.activations == "mixed" and not args.raised and args.target_loss is None:
         raise ConfigError(
             "mixed needs to know which layers run at 16 bits",
             where="--activations mixed",
             wanted="--target-loss 0.5%, or --raise LAYER,LAYER",
             got="neither",
         )
-    options = quantize_model.Options(
+    if args.plot is None:
+        return
+    if args.target_loss is None:
+        raise ConfigError("there is no error by layer to draw", where="--plot", wanted="--target-loss as well")
+    check_plot(args.plot)
+
+
+def _options(args: argparse.Namespace, manifest: Manifest, files: Sequence[Path]) -> quantize_model.Options:
+    raised = tuple(filter(None, args.raised.split(",")))
+    return quantize_model.Options(
         recipe=Recipe(args.activations or _default_activations(manifest, args), Style.parse(args.style), raised),
         method=args.method,
         recipe_folder=args.recipes / manifest.name,
         recipe_text=_recipe_text(args, files),
-        target_loss=None if args.target_loss is None else quantize_model.parse_loss(args.target_loss),
+        target_loss=args.target_loss,
         rescue=args.rescue,
         cut=not args.no_cut,
     )
-    with bars() as progress:
-        report = quantize_model.quantize_model(folder, chosen, options, samples, say, progress)
-    if args.plot is not None:
-        plots.error_by_layer(report.errors, args.plot)
-    document = {
-        "model": manifest.name,
+
+
+def _quantized_document(name: str, report: quantize_model.Report) -> dict[str, Any]:
+    return {
+        "model": name,
         "sha256": report.sha256,
         "warnings": report.warnings,
         "cosine": report.cosine,
@@ -199,11 +222,6 @@ def run_quantize(args: argparse.Namespace) -> int:
         "tries": report.tries,
         "layers": [{"layer": e.layer, "error": e.error, "mac_share": e.mac_share} for e in report.errors],
     }
-    if args.json:
-        print_json(document)
-    else:
-        _show_quantized(document, report)
-    return int(ExitCode.CHECK_FAILED if report.within_target is False else ExitCode.OK)
 
 
 def _default_activations(manifest: Manifest, args: argparse.Namespace) -> Activations:

@@ -10,7 +10,7 @@ from edge_app.commands.plan_tables import show_plans, show_verified
 from edge_app.commands.report import print_json, print_table
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import BoardRecord, Manifest
-from edge_app.config.save import edit_manifest
+from edge_app.config.save import add_board
 from edge_app.errors import ConfigError, EdgeAppError, ExitCode
 from edge_app.model import model_folder
 from edge_app.runtime import qnn
@@ -138,12 +138,7 @@ def run_record(args: argparse.Namespace) -> int:
         latency_ms=args.latency_ms,
         note=args.note,
     )
-
-    def edit(tree: Any) -> None:
-        tree.setdefault("boards", []).append(plain(record))
-
-    edit_manifest(folder, edit)
-    load_manifest(folder)
+    add_board(folder, record)
     if args.json:
         print_json({"model": manifest.name, "record": record.model_dump(mode="json")})
     else:

@@ -20,7 +20,6 @@ from edge_app.toolchain.dataset import pictures_in, read_dataset
 from edge_app.toolchain.golden import golden_samples
 from edge_app.toolchain.measure import Sample, Side
 from edge_app.toolchain.quantize import prepare
-from edge_app.toolchain.quantize_model import parse_loss
 from edge_app.toolchain.socs import soc_named, socs_named
 
 DRIFT_PICTURES = 2
@@ -33,7 +32,7 @@ def run_verify(args: argparse.Namespace) -> int:
     manifest = load_manifest(folder)
     samples, on = _samples(args, manifest)
     plans = _plans(manifest, args)
-    gates = verify.Gates(args.cosine, parse_loss(args.loss))
+    gates = verify.Gates(args.cosine, args.loss)
     with bars() as progress:
         ladder = verify.Ladder(folder, card, manifest, samples, gates, args.cache or _cache(manifest.name), progress)
         rungs = ladder.climb(plans)

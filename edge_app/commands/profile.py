@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_app.app import build, recipe_name
-from edge_app.commands.arguments import positive
+from edge_app.commands.arguments import add_overrides, positive
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ConfigError, ExitCode
@@ -29,7 +29,7 @@ APART = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("pipeline", metavar="FILE", type=Path, help="pipeline YAML")
-    parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="as ever")
+    add_overrides(parser)
     parser.add_argument("--frames", metavar="N", type=positive, default=200, help="how many (default 200)")
     parser.add_argument("--trace", metavar="FILE", type=Path, help="write a Chrome trace (open it in ui.perfetto.dev)")
     add_json_argument(parser)

@@ -6,15 +6,21 @@ rich is imported when something is shown, so that a line that starts in a servic
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edge_app.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH_IN_PIPES = 100
+PLOTS = (".png", ".svg", ".pdf")
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
@@ -53,3 +59,52 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         console.print(table)
     sys.stdout.write(drawn.get())
     sys.stdout.flush()
+
+
+def add_plot_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """`--plot`, for `check_plot` before the work and `save_plot` after it."""
+    parser.add_argument("--plot", metavar="FILE", type=Path, help=f"{what}: {', '.join(PLOTS)} (needs matplotlib)")
+
+
+def check_plot(file: Path) -> None:
+    """Before the work: whether a plot can be drawn into this file.
+
+    Raises:
+        ConfigError: matplotlib is not installed, it draws no such files, or this one can't be written.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError(
+            "matplotlib is needed for a plot",
+            where="--plot",
+            got="not installed",
+            remedy="pip install 'edge_app[toolchain]'",
+        )
+    if file.suffix.lower() not in PLOTS:
+        raise _not_drawn(file, f"{file.suffix or 'no suffix'}")
+    if file.is_dir():
+        raise _not_drawn(file, "a folder")
+    if not file.parent.is_dir():
+        raise _not_drawn(file, f"there is no folder {file.parent}")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise _not_drawn(file, "permission denied")
+
+
+class Drawing(Protocol):
+    """What matplotlib's Figure can do, which a line's own commands must not import."""
+
+    def savefig(self, fname: Any, *, dpi: int, bbox_inches: str) -> None:
+        """Writes the picture."""
+
+
+def save_plot(figure: Drawing, file: Path) -> None:
+    """Writes what was drawn, and says where. Raises ConfigError."""
+    try:
+        figure.savefig(file, dpi=150, bbox_inches="tight")
+    except OSError as error:
+        raise _not_drawn(file, str(error)) from error
+    people().print(f"plot: {file}", markup=False)
+
+
+def _not_drawn(file: Path, got: str) -> ConfigError:
+    wanted = f"a {', '.join(PLOTS)} in a folder that can be written"
+    return ConfigError("the plot can't be written", where=f"--plot {file}", got=got, wanted=wanted)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import argparse
 import random
-from pathlib import Path
 
 from rich.progress import Progress
 
-from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.commands.report import (
+    add_json_argument,
+    add_plot_argument,
+    check_plot,
+    people,
+    print_json,
+    print_table,
+    save_plot,
+)
 from edge_app.errors import ExitCode
 from edge_app.simulation.loop import simulate
 from edge_app.simulation.plant import Constants, Plant
 from edge_app.simulation.record import Run
-from edge_app.simulation.report import as_json, check_plot, plot, rows
+from edge_app.simulation.report import as_json, plot, rows
 from edge_app.simulation.scenario import NAMES, Scenario, load_scenario
 
 
@@ -25,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--scenario", metavar="NAME|FILE", required=True, help=f"{', '.join(NAMES)}, or a YAML file")
     parser.add_argument("--without-scheduler", action="store_true", help="only the board without a scheduler")
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw it: .png, .svg or .pdf (needs matplotlib)")
+    add_plot_argument(parser, "draw it")
     add_json_argument(parser)
 
 
@@ -41,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
     other = None if args.without_scheduler else without
     if args.plot is not None:
         plant = Plant(Constants(), scenario.air_at(0.0), random.Random(scenario.seed))
-        plot(args.plot, scenario, main, other, plant)
-        people().print(f"plot: {args.plot}")
+        save_plot(plot(scenario, main, other, plant), args.plot)
     if args.json:
         document = {"scenario": scenario.name, "scheduler": not args.without_scheduler, **as_json(main)}
         if other is not None:

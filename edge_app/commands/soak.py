@@ -31,7 +31,7 @@ from edge_app.bench.memory import resident_mb
 from edge_app.bench.ports import free_port
 from edge_app.bench.start import write_picture
 from edge_app.client import Line
-from edge_app.commands.arguments import above_zero
+from edge_app.commands.arguments import above_zero, add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ExitCode, RuntimeFault
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", metavar="N", type=above_zero, default=2.0, help="how long (default 2)")
     parser.add_argument("--rate", metavar="FPS", type=above_zero, default=2.0, help="pictures a second (default 2)")
     parser.add_argument("--step-clock", action="store_true", help="also step its clock by hours (needs libfaketime)")
-    parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="as ever")
+    add_overrides(parser)
     add_json_argument(parser)
 
 

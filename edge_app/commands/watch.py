@@ -13,11 +13,10 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from edge_app.client import COMMANDS, PUBLISH, KeyFileError, Keys, Line, Position, Result, Start
-from edge_app.commands.arguments import above_zero
+from edge_app.commands.arguments import above_zero, add_keys, positive
 from edge_app.errors import BusError, ConfigError, ExitCode
 
 COLOURS = {"PASS": "\x1b[32m", "FAIL": "\x1b[31m", "UNKNOWN": "\x1b[33m"}
@@ -30,10 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commands", metavar="ENDPOINT", help="ROUTER endpoint (default: the port after PUB's)")
     parser.add_argument("--node", metavar="LINE/STATION", help="only this node (default: the first that is heard)")
     parser.add_argument("--oldest", action="store_true", help="begin with the oldest result that the node still has")
-    parser.add_argument("--count", metavar="N", type=int, help="stop after N results")
+    parser.add_argument("--count", metavar="N", type=positive, help="stop after N results")
     parser.add_argument("--timeout", metavar="S", type=above_zero, help="exit 6 if no result came for so many seconds")
-    parser.add_argument("--key", metavar="FILE", type=Path, help="my secret key (edge_app keys new)")
-    parser.add_argument("--node-key", metavar="FILE", type=Path, help="the node's public key")
+    add_keys(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document a line on stdout, all else on stderr")
 
 

@@ -172,7 +172,7 @@ class Quantized(Section):
 
 
 class BoardRecord(Section):
-    """What was seen on a real board, by `edge_app model record`."""
+    """What was seen on a real board, by `edge_app model record` or `edge_app doctor --record`."""
 
     board: str
     soc: str

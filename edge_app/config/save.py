@@ -9,7 +9,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from edge_app.config.manifest import manifest_path
+from edge_app.config.load import load_manifest
+from edge_app.config.manifest import BoardRecord, manifest_path
 from edge_app.durable import write_whole
 from edge_app.errors import ModelError
 
@@ -65,3 +66,10 @@ def set_canary(model_folder: Path, file: str, sha256: str, picture: str) -> None
         tree["canary"] = {"file": file, "sha256": sha256, "picture": picture}
 
     edit_manifest(model_folder, edit)
+
+
+def add_board(model_folder: Path, record: BoardRecord) -> None:
+    """Appends to the compatibility table."""
+    line = record.model_dump(mode="json", exclude_defaults=True)
+    edit_manifest(model_folder, lambda tree: tree.setdefault("boards", []).append(line))
+    load_manifest(model_folder)

@@ -138,7 +138,7 @@ COMMANDS: dict[str, Command] = {
     "stage_done": Command(Role.ENGINEER, "it is whole: check it, and store it", True, {"version": TEXT}),
     "activate_model": Command(Role.ENGINEER, "load, prove and swap in a stored version", True, {"version": TEXT}),
     "rollback_model": Command(Role.ENGINEER, "go back to the version before", True),
-    "self_test": Command(Role.ENGINEER, "run the golden part and the canary", True),
+    "self_test": Command(Role.ENGINEER, "run the canary on the plan in use", True),
 }
 
 

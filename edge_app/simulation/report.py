@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from edge_app.errors import ConfigError
 from edge_app.simulation.plant import Plant
 from edge_app.simulation.record import Run, Sample
 from edge_app.simulation.scenario import Scenario
 from edge_app.verdict import PlanKind, PowerMode
 
-PLOTS = (".png", ".svg", ".pdf")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 COUNTERS = (
     ("frames", "triggers"),
     ("inspected", "verdict in time"),
@@ -68,37 +67,8 @@ def _reasons(run: Run) -> str:
     return ", ".join(f"{reason} {count / total:.0%}" for reason, count in ordered)
 
 
-def check_plot(file: Path) -> None:
-    """Before a long run: whether a plot can be drawn into this file.
-
-    Raises:
-        ConfigError: matplotlib is not installed, it draws no such files, or this one can't be written.
-    """
-    try:
-        from matplotlib.figure import Figure  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            "matplotlib is needed for a plot",
-            where="--plot",
-            got="not installed",
-            remedy="pip install 'edge_app[toolchain]'",
-        ) from error
-    if file.suffix.lower() not in PLOTS:
-        raise _not_drawn(file, f"{file.suffix or 'no suffix'}")
-    if file.is_dir():
-        raise _not_drawn(file, "a folder")
-    if not file.parent.is_dir():
-        raise _not_drawn(file, f"there is no folder {file.parent}")
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise _not_drawn(file, "permission denied")
-
-
-def plot(file: Path, scenario: Scenario, run: Run, other: Run | None, plant: Plant) -> None:
-    """Draws temperature, plan, power mode, rate, and latency against the deadline.
-
-    Raises:
-        ConfigError: the file can't be written; see also `check_plot`.
-    """
+def plot(scenario: Scenario, run: Run, other: Run | None, plant: Plant) -> Figure:
+    """Draws temperature, plan, power mode, rate, and latency against the deadline."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 9), layout="constrained")
@@ -107,15 +77,7 @@ def plot(file: Path, scenario: Scenario, run: Run, other: Run | None, plant: Pla
     _draw_temperature(temperature, run, other, plant)
     _draw_steps(steps, run)
     _draw_latency(latency, scenario, run, other)
-    try:
-        figure.savefig(file)
-    except OSError as error:
-        raise _not_drawn(file, str(error)) from error
-
-
-def _not_drawn(file: Path, got: str) -> ConfigError:
-    wanted = f"a {', '.join(PLOTS)} in a folder that can be written"
-    return ConfigError("the plot can't be written", where=f"--plot {file}", got=got, wanted=wanted)
+    return figure
 
 
 def _hours(series: list[Sample]) -> list[float]:

@@ -17,7 +17,7 @@ from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Artifact, Calibration, Manifest, Quantized
 from edge_app.config.save import edit_manifest
 from edge_app.durable import write_whole
-from edge_app.errors import ConfigError, ModelError
+from edge_app.errors import ModelError
 from edge_app.model import check_digest, sha256_of
 from edge_app.toolchain import calibration, graph, measure, rescue, sensitivity
 from edge_app.toolchain.audit import count_macs
@@ -353,18 +353,3 @@ def write_recipe(file: Path, data: dict[str, Any]) -> None:
     stream = io.StringIO()
     yaml.dump(data, stream)
     write_whole(file, stream.getvalue(), "the calibration recipe", ModelError)
-
-
-def parse_loss(text: str) -> float:
-    """`0.5%` or `0.005`.
-
-    Raises:
-        ConfigError: neither.
-    """
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise ConfigError("not a loss", where=f"--target-loss {text}", wanted="e.g. 0.5% or 0.005", got=text)
-    return value

@@ -121,7 +121,7 @@ def test_series_are_figures_over_goals_whichever_way_the_bound_goes():
 def test_a_plot_is_drawn(tmp_path: Path):
     pytest.importorskip("matplotlib")
     documents = [{"version": "1", "commit": None, "w1_1080p_f32": {"ratio_tuned_cv2": 4.0 + n}} for n in range(2)]
-    ledger.plot(documents, tmp_path / "ledger.svg")
+    ledger.plot(documents).savefig(tmp_path / "ledger.svg")
     drawn = (tmp_path / "ledger.svg").read_text()
     assert drawn.startswith("<?xml")
     assert "</svg>" in drawn

@@ -68,6 +68,13 @@ def test_a_plot_wants_a_ledger(capsys):
     assert "--ledger" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["none/out.png", "out.bmp", ""])
+def test_a_plot_that_can_not_be_written_is_one_error(tmp_path, capsys, name):
+    pytest.importorskip("matplotlib")
+    assert bench("--ledger", str(tmp_path / "ledger.jsonl"), "--plot", str(tmp_path / name)) == 2
+    assert "the plot can't be written" in capsys.readouterr().err
+
+
 def test_an_unknown_part_is_refused(capsys):
     with pytest.raises(SystemExit) as exit_:
         bench("preprocessing")

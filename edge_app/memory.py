@@ -1,9 +1,12 @@
-"""What glibc's malloc keeps of freed memory, kept small (on other C libraries nothing happens); Python's collector."""
+"""Memory of a process: its size; what glibc's malloc keeps, kept small (elsewhere nothing); Python's garbage."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import math
+import re
+from pathlib import Path
 
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 LARGE_BYTES = 1 << 20
@@ -39,3 +42,17 @@ def end_loading() -> None:
     """The line runs: what it is made of is set aside, so that the collector never holds a frame up to go through it."""
     gc.freeze()
     gc.enable()
+
+
+def resident_mb(pid: int, which: str = "VmRSS") -> float:
+    """Memory of a process in 10^6 bytes; NaN where the system has no /proc to tell.
+
+    Raises:
+        OSError: there is no such process, or it has ended.
+    """
+    if not Path("/proc/self/status").exists():
+        return math.nan
+    found = re.search(rf"{which}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    if found is None:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return int(found[1]) * 1024 / 1e6

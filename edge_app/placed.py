@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
 from edge_app.mechanic import Mechanic
+from edge_app.memory import resident_mb
 from edge_app.model import ModelCard
 from edge_app.npu_gate import NpuGate
 from edge_app.npu_lock import BOARD_LOCK, hold_npu
@@ -157,7 +159,7 @@ def place_model(
     mechanic, governor = _with_scheduler(pipeline, options, sampler, canaries, gate)
     mechanic.prepare()
     _refuse_without_plan(pipeline, options, mechanic, governor)
-    log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb())
+    log.info("plans loaded: %s; %.0f MB resident", ", ".join(mechanic.engines), resident_mb(os.getpid()))
     return Placed(
         recipes,
         mechanic.engines,
@@ -272,12 +274,3 @@ def _refuse_without_plan(pipeline: Pipeline, options: Options, mechanic: Mechani
         )
     if governor.place() is None:
         raise errors[0] if errors else EdgeAppError("no plan is ready to run", got=governor.decision.detail)
-
-
-def resident_mb() -> float:
-    """Resident memory of this process."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return float("nan")
-    return pages * 4096 / 1e6

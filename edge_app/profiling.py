@@ -15,6 +15,7 @@ from typing import Any
 from edge_app.app import App
 from edge_app.clock import monotonic_us, utc_us
 from edge_app.inspection import Inspection
+from edge_app.summary import nearest_rank
 
 STAGES = ("camera", "guard", "preprocess", "infer", "decode", "judge", "publish", "evidence")
 """In the order in which a frame passes them."""
@@ -126,12 +127,8 @@ def stage_times(recorder: Recorder) -> list[StageTimes]:
     for stage in STAGES:
         took = sorted(span.took_ns / 1e6 for span in spans if span.stage == stage)
         if took:
-            busy = sum(took) * 1e6 / wall_ns
-            times.append(
-                StageTimes(
-                    stage, len(took), sum(took) / len(took), _rank(took, 0.50), _rank(took, 0.99), took[-1], busy
-                )
-            )
+            busy, p50, p99 = sum(took) * 1e6 / wall_ns, nearest_rank(took, 0.50), nearest_rank(took, 0.99)
+            times.append(StageTimes(stage, len(took), sum(took) / len(took), p50, p99, took[-1], busy))
     return times
 
 
@@ -141,10 +138,6 @@ def after_first_frame(spans: list[Span]) -> list[Span]:
     last_of_first = max((span.start_ns + span.took_ns for span in spans if span.frame_id == first), default=0)
     kept = [span for span in spans if span.start_ns >= last_of_first]
     return kept or spans
-
-
-def _rank(values: list[float], share: float) -> float:
-    return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def chrome_trace(recorder: Recorder, name: str) -> Mapping[str, Any]:

@@ -81,8 +81,6 @@ class Counts:
     false_rejects: int
     truths: int
     """Results whose true verdict is known."""
-    late_notes: int
-    """Verdicts that came after their trigger had been sealed; never published."""
 
     @property
     def sealed(self) -> int:
@@ -113,7 +111,7 @@ class Sealer:
         self._seq = 0
         self._triggers = 0
         self._reasons: Counter[Reason] = Counter()
-        self._escapes = self._false_rejects = self._truths = self._late_notes = 0
+        self._escapes = self._false_rejects = self._truths = 0
         self._latencies_us: deque[int] = deque(maxlen=LATENCIES_KEPT)
         self.saw: Callable[[Ticket, Judgement], None] = lambda _ticket, _judgement: None
         """Told of every result, with the lock held: it must be quick and not raise."""
@@ -125,7 +123,7 @@ class Sealer:
         return ticket
 
     def seal(self, ticket: Ticket, judgement: Judgement) -> bool:
-        """Seals a trigger; False if it had been sealed before (the judgement is then only counted as a note).
+        """Seals a trigger; False if it had been sealed before (the judgement then is only a note in the journal).
 
         A judgement that comes after the deadline is UNKNOWN/LATE, whatever it says.
         """
@@ -133,7 +131,6 @@ class Sealer:
         with self._lock:
             if ticket.sealed:
                 if ticket.seq:
-                    self._late_notes += 1
                     self._note(ticket.seq, f"a verdict came after the seal: {judgement.reason} {judgement.detail}")
                 return False
             now = monotonic_us()
@@ -221,7 +218,6 @@ class Sealer:
                 self._escapes,
                 self._false_rejects,
                 self._truths,
-                self._late_notes,
             )
 
     @property

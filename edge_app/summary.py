@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from edge_app.config.mirror import Energy
 from edge_app.deciding import DecisionSealer, estimated_w
 from edge_app.line import Line
 from edge_app.motion import MotionGate
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,10 @@ def effort_of(line: Line, seconds: float, gate: MotionGate | None, energy: Energ
 
 
 def percentile_ms(sorted_us: list[int], share: float) -> float | None:
-    """A percentile (nearest rank) of sorted microseconds, in milliseconds; None of nothing."""
-    if not sorted_us:
-        return None
-    return round(sorted_us[min(len(sorted_us) - 1, int(share * len(sorted_us)))] / 1000, 3)
+    """A percentile of sorted microseconds, in milliseconds; None of nothing."""
+    return round(nearest_rank(sorted_us, share) / 1000, 3) if sorted_us else None
+
+
+def nearest_rank(ordered: Sequence[Number], share: float) -> Number:
+    """A percentile of sorted values, of which there is one at least."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -18,13 +18,14 @@ import zmq
 
 from edge_app.bench.bus_peers import bare_run, open_outlet, outlet_run, paced, sealed, subscribers
 from edge_app.bench.figures import Figures, Options
-from edge_app.bench.memory import resident_mb
 from edge_app.client import Keys, Line, Start
 from edge_app.keys import write_pair
+from edge_app.memory import resident_mb
 from edge_app.results import Outlet
 from edge_app.results.auth import new_key_pair
 from edge_app.results.journal import Journal
 from edge_app.results.record import Record
+from edge_app.summary import nearest_rank
 
 ROUNDS, ROUNDS_A_SECOND = 3, 66
 LATENCY_ROUNDS = 7
@@ -34,7 +35,7 @@ RESULTS = 1_000_000
 def percentiles(values: list[float]) -> dict[str, float]:
     """p50 and p99."""
     ordered = sorted(values)
-    return {"p50": ordered[len(ordered) // 2], "p99": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]}
+    return {"p50": nearest_rank(ordered, 0.5), "p99": nearest_rank(ordered, 0.99)}
 
 
 def medians(runs: list[dict[str, float]]) -> dict[str, float]:

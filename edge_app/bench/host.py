@@ -26,7 +26,6 @@ from edge_app.bench.running import (
     frames_of,
     line_of,
     median,
-    percentile,
     realtime,
     run_line,
     write_pictures,
@@ -37,6 +36,7 @@ from edge_app.engine import Engine, Work
 from edge_app.frame_guard import measure_frame
 from edge_app.model import resolve
 from edge_app.placed import place_model
+from edge_app.summary import nearest_rank
 from edge_app.verdict import PlanKind, PowerMode
 
 NULL = "runtime.provider=null"
@@ -81,12 +81,12 @@ def null_session(options: Options, pictures: Path) -> Figures:
     kernels_alone(options, pictures, PACE_FPS, paced_kernels)
     cpu_ms, paced_cpu_ms = median(kernels.cpu_ms), median(paced_kernels.cpu_ms)
     walls = sorted(paced_kernels.wall_ms)
-    p50, p99 = (percentile(paced.latencies_us, share) / 1000 for share in (0.5, 0.99))
+    p50, p99 = (nearest_rank(paced.latencies_us, share) / 1000 for share in (0.5, 0.99))
     return Figures("host_null_1080p", f"null session, 1080p to the socket, {PACE_FPS:g} frames a second", {
         "p50_ms": p50,
         "p99_ms": p99,
         "p99_to_p50": round(p99 / p50, 2),
-        "kernels_p99_to_p50": round(percentile(walls, 0.99) / percentile(walls, 0.5), 2),
+        "kernels_p99_to_p50": round(nearest_rank(walls, 0.99) / nearest_rank(walls, 0.5), 2),
         "cpu_ms": round(paced.cpu_ms_per_frame, 4),
         "kernels_cpu_ms": round(paced_cpu_ms, 4),
         "cpu_ms_beyond_kernels": round(paced.cpu_ms_per_frame - paced_cpu_ms, 4),
@@ -224,8 +224,8 @@ def pipelined(options: Options, pictures: Path) -> Figures:
     return Figures("pipelined_1_camera", "cpu plan on one thread, 1080p", {
         "slowest_stage_fps": round(median(alone_fps), 2),
         "line_to_slowest_stage": round(median(ratios), 4),
-        "latency_p50_ms": percentile(calm.latencies_us, 0.5) / 1000,
-        "latency_to_sum_of_stages": round(percentile(calm.latencies_us, 0.5) / sum_of_stages_us(calm.received), 3),
+        "latency_p50_ms": nearest_rank(calm.latencies_us, 0.5) / 1000,
+        "latency_to_sum_of_stages": round(nearest_rank(calm.latencies_us, 0.5) / sum_of_stages_us(calm.received), 3),
     })  # fmt: skip
 
 
@@ -338,7 +338,7 @@ def overload(options: Options, pictures: Path) -> Figures:
         "overrun_share": round(reasons["OVERRUN"] / len(run.received), 3),
         "overload_share": round(reasons["OVERLOAD"] / len(run.received), 3),
         "other_unknown": sum(count for reason, count in reasons.items() if reason not in (*INSPECTED, *DROPPED)),
-        "latency_p50_ms": percentile(sorted(inspected), 0.5) / 1000,
+        "latency_p50_ms": nearest_rank(sorted(inspected), 0.5) / 1000,
         "last_third_to_first": round(median(inspected[-third:]) / median(inspected[:third]), 3),
         "lost": run.lost,
     })  # fmt: skip

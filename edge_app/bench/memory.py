@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
 from edge_app.bench.start import Environment, as_installed, write_picture
 from edge_app.errors import RuntimeFault
+from edge_app.memory import resident_mb
 
 SETTLE_S, WATCH_S = 10.0, 10.0
 
@@ -66,11 +66,3 @@ def command(options: Options, *overrides: str) -> list[str]:
     settings = ["runtime.provider=cpu", "results.publish=tcp://127.0.0.1:*", "results.commands=null", *overrides]
     words = [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(options.pipeline)]
     return words + [word for setting in (*settings, *options.overrides) for word in ("--set", setting)]
-
-
-def resident_mb(pid: int, which: str = "VmRSS") -> float:
-    """Of a process, in 10^6 bytes."""
-    found = re.search(rf"{which}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
-    if found is None:
-        raise ProcessLookupError(f"process {pid} has ended")
-    return int(found[1]) * 1024 / 1e6

@@ -19,8 +19,6 @@ from edge_app.bench.timing import Bytes, Work
 from edge_app.frame import PixelFormat
 from edge_app.preprocess import Plan
 
-INV = np.float32(1 / 255)
-
 
 def optional(name: str) -> Any | None:
     """A package, or None where it is not installed."""

@@ -144,11 +144,6 @@ def _subscribe(pipe: Connection, port: int) -> None:
     context.destroy(linger=0)
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Nearest rank."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 def median(values: Sequence[float]) -> float:
     """Of nothing: an error, since a figure would be made up."""
     return statistics.median(values)

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
-import numpy as np
 
 from edge_app.camera import open_camera
 from edge_app.commands.arguments import add_overrides, positive
@@ -26,11 +25,11 @@ from edge_app.config.camera import FolderCamera
 from edge_app.config.load import load_pipeline
 from edge_app.durable import write_whole
 from edge_app.errors import ConfigError, ExitCode
-from edge_app.frame import Frame, FrameStatus, PixelFormat
+from edge_app.frame import Frame, FrameStatus
 from edge_app.frame_guard import make_guard, measure_frame, read_guard_products, section_of, write_guard_file
 from edge_app.guard_learning import LEAST_FRAMES, Learnt, learn
 from edge_app.preprocess import FrameMeasures
-from edge_app.results.evidence import TO_BGR
+from edge_app.results.jpeg import bgr_of
 from edge_app.variety import Varied, describe
 
 LOOKED_AT = 20
@@ -224,15 +223,6 @@ def _save(frame: Frame, folder: Path) -> str:
     if not cv2.imwrite(str(folder / name), bgr_of(frame)):
         raise ConfigError("can't write the picture", where=str(folder / name), remedy="free some space")
     return name
-
-
-def bgr_of(frame: Frame) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """A complete frame as BGR or grey, uint8 [H, W, 3] or [H, W]."""
-    pixels = np.asarray(frame.pixels, np.uint8)
-    if frame.pixel_format is PixelFormat.YUYV:
-        pixels = pixels.reshape(frame.height, frame.width, 2)
-    code = TO_BGR.get(frame.pixel_format)
-    return pixels if code is None else np.asarray(cv2.cvtColor(pixels, code), np.uint8)
 
 
 def _report_collection(

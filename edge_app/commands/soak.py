@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge_app.bench.memory import resident_mb
 from edge_app.bench.ports import free_port
 from edge_app.bench.start import write_picture
 from edge_app.client import Line
@@ -35,6 +34,7 @@ from edge_app.commands.arguments import above_zero, add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ExitCode, RuntimeFault
+from edge_app.memory import resident_mb
 
 START_S, END_S = 300.0, 60.0
 TROUBLE_S, PAUSE_S = 3.0, 1.0

@@ -21,7 +21,7 @@ from edge_app.config import quick_yaml
 from edge_app.config.base import RelativePath, Section
 from edge_app.config.manifest import Manifest, manifest_path
 from edge_app.config.pipeline import Pipeline
-from edge_app.errors import ConfigError, EdgeAppError, ModelError
+from edge_app.errors import ConfigError, ModelError
 
 KeyPath = tuple[str | int, ...]
 SectionT = TypeVar("SectionT", bound=Section)
@@ -307,6 +307,3 @@ def _metadata(annotation: Any, own: Sequence[Any]) -> list[Any]:
     for argument in get_args(annotation):
         metadata.extend(_metadata(argument, ()))
     return metadata
-
-
-__all__ = ["ConfigError", "EdgeAppError", "load_manifest", "load_pipeline", "read_yaml", "validate"]

@@ -9,14 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import cv2
-import numpy as np
-import numpy.typing as npt
-
 from edge_app import threads
 from edge_app.clock import monotonic_us
-from edge_app.frame import Frame, PixelFormat
-from edge_app.results.evidence import TO_BGR
+from edge_app.frame import Frame
+from edge_app.results.jpeg import to_jpeg
 
 log = logging.getLogger(__name__)
 
@@ -106,18 +102,4 @@ def make_picture(frame: Frame) -> Picture:
     Raises:
         ValueError: the frame has no pixels, or OpenCV can't encode them.
     """
-    if frame.pixels is None:
-        raise ValueError("a frame without pixels has no picture")
-    pixels: npt.NDArray[np.uint8] = frame.pixels
-    if frame.pixel_format is PixelFormat.YUYV:
-        pixels = pixels.reshape(frame.height, frame.width, 2)
-    code = TO_BGR.get(frame.pixel_format)
-    colour = pixels if code is None else cv2.cvtColor(pixels, code)
-    scale = LONGEST_SIDE_PX / max(frame.width, frame.height)
-    if scale < 1:
-        size = (max(1, round(frame.width * scale)), max(1, round(frame.height * scale)))
-        colour = cv2.resize(colour, size, interpolation=cv2.INTER_AREA)
-    done, encoded = cv2.imencode(".jpg", colour, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
-    if not done:
-        raise ValueError(f"a {frame.width}x{frame.height} {frame.pixel_format} picture can't be encoded")
-    return Picture(encoded.tobytes(), frame.width, frame.height)
+    return Picture(to_jpeg(frame, QUALITY, LONGEST_SIDE_PX), frame.width, frame.height)

@@ -16,6 +16,7 @@ from edge_app.monitor.pictures import Pictures
 from edge_app.results import Outlet
 from edge_app.results.alarms import alarm_fields
 from edge_app.sealing import Counts
+from edge_app.summary import nearest_rank
 from edge_app.verdict import Sealed
 from edge_app.zones import Zone, ZoneSnapshot, ZoneState
 
@@ -128,14 +129,10 @@ class View:
 
     def _latency(self) -> dict[str, Any]:
         taken = sorted(self._watched.line.sealer.latencies_us())
-
-        def nearest_rank_us(share: float) -> int | None:
-            return taken[min(len(taken) - 1, int(share * len(taken)))] if taken else None
-
         return {
             "deadline_us": self._watched.deadline_us,
-            "p50_us": nearest_rank_us(0.50),
-            "p99_us": nearest_rank_us(0.99),
+            "p50_us": nearest_rank(taken, 0.50) if taken else None,
+            "p99_us": nearest_rank(taken, 0.99) if taken else None,
             "worst_us": taken[-1] if taken else None,
             "over": len(taken),
         }
@@ -204,8 +201,3 @@ class View:
         with self._lock:
             found = {"total": self._history.latency, **self._history.stages}
             return {name: (one.cumulative(), one.sum_us / 1e6) for name, one in found.items()}
-
-    @property
-    def missed(self) -> int:
-        """Results that went by unseen."""
-        return self._history.missed

@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
-import numpy.typing as npt
 
 from edge_app import clock, threads
 from edge_app.config.results import Evidence as EvidenceSection
-from edge_app.frame import Frame, PixelFormat
+from edge_app.frame import Frame
 from edge_app.results.commands import Code, Deferred, RefusedError, Reply, Request
-from edge_app.results.journal_file import is_damage, places
+from edge_app.results.journal_file import is_damage, places, set_aside
+from edge_app.results.jpeg import to_jpeg
 from edge_app.verdict import Reason, Sealed
 
 log = logging.getLogger(__name__)
@@ -57,16 +56,6 @@ CREATE INDEX IF NOT EXISTS image_by_content ON image (sha256);
 """
 _BY_CONTENT = re.compile(r"sha256:([0-9a-f]{64})")
 _BY_RESULT = re.compile(r"([0-9a-f]{1,32})/([1-9][0-9]{0,15})")
-
-TO_BGR = {
-    PixelFormat.RGB8: cv2.COLOR_RGB2BGR,
-    PixelFormat.NV12: cv2.COLOR_YUV2BGR_NV12,
-    PixelFormat.YUYV: cv2.COLOR_YUV2BGR_YUY2,
-    PixelFormat.BAYER_RG8: cv2.COLOR_BayerRGGB2BGR,
-    PixelFormat.BAYER_GB8: cv2.COLOR_BayerGBRG2BGR,
-    PixelFormat.BAYER_GR8: cv2.COLOR_BayerGRBG2BGR,
-    PixelFormat.BAYER_BG8: cv2.COLOR_BayerBGGR2BGR,
-}
 
 RaiseAlarm = Callable[[str, bool, str, str], None]
 GiveBack = Callable[[Frame], None]
@@ -163,7 +152,7 @@ class Evidence:
 
     def image(self, request: Request) -> Deferred:
         """`image{id}`: by the id of a result's `image`, or by content."""
-        by_content, by_result = (_.fullmatch(request.args["id"]) for _ in (_BY_CONTENT, _BY_RESULT))
+        by_content, by_result = (form.fullmatch(request.args["id"]) for form in (_BY_CONTENT, _BY_RESULT))
         if by_content:
             return Deferred(lambda: self._find("sha256 = ?", (by_content[1],)))
         if by_result:
@@ -340,34 +329,7 @@ class Evidence:
             self._connection = None
         if is_damage(error):
             with suppress(OSError):
-                self._set_index_aside()
+                set_aside(self._index)  # the pictures are still there: a new index adopts them
         self._failing = True
         self._not_before_s = time.monotonic() + RETRY_S
         self._alarm(ALARM, True, f"pictures are dropped: {type(error).__name__}: {error}", REMEDY)
-
-
-    def _set_index_aside(self) -> None:
-        """The pictures are still there: a new index adopts them."""
-        aside = f"{self._index}.damaged-{clock.utc_us()}"
-        for ending in ("-wal", "-shm", ""):
-            file = Path(f"{self._index}{ending}")
-            if file.exists():
-                file.rename(f"{aside}{ending}")
-
-
-def to_jpeg(frame: Frame, quality: int) -> bytes:
-    """A frame's picture as JPEG.
-
-    Raises:
-        ValueError: OpenCV can't encode it.
-    """
-    assert frame.pixels is not None
-    pixels: npt.NDArray[np.uint8] = frame.pixels
-    if frame.pixel_format is PixelFormat.YUYV:
-        pixels = pixels.reshape(frame.height, frame.width, 2)
-    code = TO_BGR.get(frame.pixel_format)
-    picture = pixels if code is None else cv2.cvtColor(pixels, code)
-    done, encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    if not done:
-        raise ValueError(f"a {frame.width}x{frame.height} {frame.pixel_format} picture can't be encoded")
-    return bytes(encoded)

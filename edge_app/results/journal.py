@@ -11,7 +11,6 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 from edge_app import clock, threads
 from edge_app.config.results import Journal as JournalSection
@@ -265,11 +264,7 @@ class Journal:
             self._connection.close()
             self._connection = None
         self.oldest_seq = None
-        aside = Path(f"{self.file}.damaged-{clock.utc_us()}")
-        for ending in ("-wal", "-shm", ""):
-            source = Path(f"{self.file}{ending}")
-            if source.exists():
-                source.rename(f"{aside}{ending}")
+        aside = jf.set_aside(self.file)
         text = f"{self.file} can't be read ({error}); it is kept as {aside.name}, and a new one was begun"
         log.error("journal: %s", text)
         self._alarm("JOURNAL_DAMAGED", True, text, "earlier runs can't be replayed; check the disk")

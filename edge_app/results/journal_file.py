@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from edge_app.clock import utc_us
 from edge_app.errors import ConfigError
 
 SEQ_BITS = 40
@@ -95,6 +96,16 @@ def is_damage(error: BaseException) -> bool:
     """Whether SQLite says that the file itself is broken (CORRUPT, NOTADB), not that it could not write now."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def set_aside(file: Path) -> Path:
+    """Keeps a damaged file, and SQLite's files beside it, under another name, which is returned. Raises OSError."""
+    aside = Path(f"{file}.damaged-{utc_us()}")
+    for ending in ("-wal", "-shm", ""):
+        source = Path(f"{file}{ending}")
+        if source.exists():
+            source.rename(f"{aside}{ending}")
+    return aside
 
 
 def is_full(error: BaseException) -> bool:

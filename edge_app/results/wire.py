@@ -19,7 +19,6 @@ from edge_app.verdict import Mode, ModelIdentity, Placement, Sealed
 VERSION = 1
 KINDS = ("result", "heartbeat", "state", "alarm")
 HEARTBEAT_PERIOD_US = 1_000_000
-MISSED_HEARTBEATS_ARE_FAULT = 3
 MAX_COMMAND_BYTES = 64 * 1024
 MAX_REPLAY = 256
 

@@ -110,7 +110,6 @@ class Policy:
     """The same by group."""
     watched: tuple[bool, bool, bool]
     """Groups whose temperature counts: those with zones, and those that must have some."""
-    groups_with_zones: frozenset[int]
     agrees: Mapping[PlanKind, frozenset[PlanKind]]
     canaries: bool
     """Whether a plan on the NPU must give its stored output before it takes over."""
@@ -175,7 +174,6 @@ def build_policy(
         limits=limits,
         zones_of=(_zones_of(limits, 0), _zones_of(limits, 1), _zones_of(limits, 2)),
         watched=_watched(config, limits, zones is not None),
-        groups_with_zones=frozenset(limit.group for limit in limits.values()),
         agrees={plan: frozenset(others) for plan, others in both_ways.items()},
         canaries=canaries,
         alike=alike,

@@ -231,10 +231,5 @@ def noise_to_signal(measured: Sequence[Outputs], wanted: Sequence[Outputs]) -> f
     return float(np.mean(shares))
 
 
-def without_truth(samples: Sequence[Sample]) -> list[Sample]:
-    """The same pictures, their labels forgotten."""
-    return [replace(sample, truth=None) for sample in samples]
-
-
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,10 +1,13 @@
 """Freed memory goes back to the system, and a line that starts does not load what it does not need. glibc only."""
 
+import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from edge_app.memory import resident_mb
 
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 MIB = 1 << 20
@@ -70,3 +73,9 @@ print(*sorted(heavy & set(sys.modules)))
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+def test_the_size_of_a_process_is_told_in_bytes_whatever_a_page_is() -> None:
+    before = resident_mb(os.getpid())
+    held = bytearray(b"x" * 64_000_000)
+    assert resident_mb(os.getpid()) - before == pytest.approx(len(held) / 1e6, abs=8)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import zmq
 
 from edge_app import clock
 from edge_app.config.results import Results
@@ -82,3 +86,52 @@ def until_subscribed(node: Outlet, *clients: Any) -> None:
         while client.heartbeat is None:
             node.state(Mode.RUNNING, Mode.READY, PLACEMENT, "are you there")  # a heartbeat follows
             client.next(0.02)
+
+
+class Subscriber:
+    """A plain SUB and DEALER at an outlet, as another language would have them."""
+
+    def __init__(self, node: Outlet, topic: bytes = b"v1/") -> None:
+        self.context = zmq.Context()
+        self.sub = self.context.socket(zmq.SUB)
+        self.sub.subscribe(topic)
+        self.sub.connect(str(node.publish_endpoint))
+        self.dealer = self.context.socket(zmq.DEALER)
+        self.dealer.connect(str(node.commands_endpoint))
+
+    def until_subscribed(self, node: Outlet) -> None:
+        """PUB learns of a subscription a moment after the connect: what is sent before is not for us."""
+        while not self.sub.poll(10):
+            node.state(Mode.RUNNING, Mode.RUNNING, PLACEMENT, "are you there")
+        node.alarm("LAST", True, "of the noise", "")
+        self.next("alarm")
+        node.alarm("LAST", False, "of the noise", "")
+        self.next("alarm")
+
+    def next(self, kind: str | None = None, timeout_s: float = 60.0) -> dict[str, Any]:
+        """The next message, of this kind if one is given."""
+        end = time.monotonic() + timeout_s
+        while self.sub.poll(max(0, int((end - time.monotonic()) * 1000))):
+            topic, body = self.sub.recv_multipart()
+            message: dict[str, Any] = json.loads(body)
+            assert topic.decode() == f"v1/{message['kind']}/{message['node']}/"
+            if kind in (None, message["kind"]):
+                return message
+        raise TimeoutError(f"no {kind} within {timeout_s} s")
+
+    def ask(self, command: str | None = None, frame: bytes | None = None, **fields: Any) -> dict[str, Any]:
+        request = {"v": 1, "command": command, "request_id": "r1", **fields}
+        self.dealer.send(frame if frame is not None else json.dumps(request).encode())
+        assert self.dealer.poll(60_000), "no reply"
+        reply: dict[str, Any] = json.loads(self.dealer.recv_multipart()[0])
+        return reply
+
+    def close(self) -> None:
+        self.context.destroy(linger=0)
+
+
+@dataclass
+class Node:
+    line: Line
+    outlet: Outlet
+    client: Subscriber

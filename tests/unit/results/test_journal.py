@@ -1,4 +1,4 @@
-"""The journal with a real SQLite file: what is durable, what is kept, what an earlier run left."""
+"""The journal with a real SQLite file: what is durable, and what an earlier run left."""
 
 from __future__ import annotations
 
@@ -7,100 +7,17 @@ import shutil
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from wire_samples import identity, sealed
+from journals import PATIENCE_S, Opened, held, runs, wait_for
+from wire_samples import sealed
 
-from edge_app.config.results import Journal as Section
 from edge_app.errors import BusError
 from edge_app.results import journal as journal_module
 from edge_app.results import journal_file as jf
-from edge_app.results.identity import NodeIdentity
-from edge_app.results.journal import Journal
-from edge_app.results.record import Record
-from edge_app.verdict import Reason, Sealed
-
-DAY_US = 86_400_000_000
-PATIENCE_S = 60.0
-"""A busy disk is no reason to fail."""
-
-
-class Alarms:
-    """What the journal raised: name -> (active, text)."""
-
-    def __init__(self) -> None:
-        self.now: dict[str, tuple[bool, str]] = {}
-
-    def __call__(self, name: str, active: bool, text: str, remedy: str) -> None:
-        self.now[name] = (active, text)
-
-
-def record(result: Sealed, who: NodeIdentity) -> Record:
-    return Record(result, who, result.part_id, (), None)
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.005)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "journal" / "results.db"
-
-
-class Opened:
-    """A journal that runs, and what it raised."""
-
-    def __init__(self, file: Path, **keep: Any) -> None:
-        self.alarms = Alarms()
-        self.who = identity()
-        self.journal = Journal(Section(path=file, **keep), self.who, self.alarms, lambda: None)
-        self.journal.start()
-        self.bodies: dict[int, bytes] = {}
-
-    def put(self, result: Sealed) -> None:
-        made = record(result, self.who)
-        self.bodies[result.seq] = made.body
-        self.journal.put(made)
-        self.journal.wake()
-
-
-@pytest.fixture
-def opened(file: Path) -> Iterator[Opened]:
-    made = Opened(file)
-    yield made
-    made.journal.close(PATIENCE_S)
-
-
-def runs(file: Path) -> list[jf.Run]:
-    connection = jf.open_for_reading(file)
-    found = jf.read_runs(connection)
-    connection.close()
-    return found
-
-
-def held(file: Path) -> dict[int, bytes]:
-    """Seq -> body of the newest run."""
-    connection = jf.open_for_reading(file)
-    found = dict(jf.read_after(connection, jf.read_runs(connection)[-1].number, 0, 100_000))
-    connection.close()
-    return found
-
-
-def pages(file: Path) -> tuple[int, int]:
-    """Bytes in use, as they stand now (the journal itself tells them after each retention), and free pages."""
-    connection = jf.open_for_reading(file)
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    used = jf.size_bytes(connection)
-    connection.close()
-    return used, int(free)
+from edge_app.verdict import Reason
 
 
 def test_the_epoch_is_on_the_disk_before_any_result(opened: Opened, file: Path) -> None:
@@ -314,89 +231,6 @@ def test_what_finds_the_queue_full_is_lost_counted_and_never_called_durable(
     opened.put(sealed(101))
     wait_for(lambda: 101 in held(file))
     assert opened.journal.durable_seq == 100 - lost
-    opened.journal.close(PATIENCE_S)
-
-
-class Retention:
-    """How often it was done."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def wait(self, steps: int) -> None:
-        wanted = self.steps + steps
-        wait_for(lambda: self.steps >= wanted)
-
-
-@pytest.fixture
-def eager_retention(monkeypatch: pytest.MonkeyPatch) -> Retention:
-    retention, delete_oldest = Retention(), jf.delete_oldest
-
-    def counted(*arguments: Any, **keep: Any) -> int:
-        retention.steps += 1
-        return delete_oldest(*arguments, **keep)
-
-    monkeypatch.setattr(journal_module, "RETENTION_EVERY_S", 0.05)
-    monkeypatch.setattr(jf, "delete_oldest", counted)
-    return retention
-
-
-@pytest.mark.usefixtures("eager_retention")
-def test_results_go_by_age(file: Path) -> None:
-    opened = Opened(file, keep_days=2)
-    now = time.time_ns() // 1000
-    for seq in range(1, 1201):
-        opened.put(sealed(seq, t_done_us=now - (3 if seq <= 700 else 1) * DAY_US))
-    wait_for(lambda: opened.journal.durable_seq == 1200)
-    wait_for(lambda: opened.journal.oldest_seq == 701)
-    assert min(held(file)) == 701
-    opened.journal.close(PATIENCE_S)
-
-
-def test_a_clock_that_was_set_back_punches_no_hole(file: Path, eager_retention: Retention) -> None:
-    opened = Opened(file, keep_days=2)
-    now = time.time_ns() // 1000
-    for seq in range(1, 31):
-        days_old = 3 if seq <= 10 or 16 <= seq <= 20 else 0
-        opened.put(sealed(seq, t_done_us=now - days_old * DAY_US))
-    wait_for(lambda: opened.journal.oldest_seq == 11)
-    eager_retention.wait(3)
-    assert sorted(held(file)) == list(range(11, 31))
-    opened.journal.close(PATIENCE_S)
-
-
-@pytest.mark.usefixtures("eager_retention")
-def test_results_go_by_size_and_emptied_runs_with_them(file: Path) -> None:
-    first = Opened(file)
-    for seq in range(1, 201):
-        first.put(sealed(seq))
-    first.journal.close(PATIENCE_S)
-    second = Opened(file, keep_mib=4)
-    for seq in range(1, 8001):
-        second.put(sealed(seq, detail="x" * 500))
-    wait_for(lambda: second.journal.durable_seq == 8000)
-    wait_for(lambda: [run.epoch for run in runs(file)] == [second.who.epoch])
-    wait_for(lambda: pages(file)[0] <= 4 * 1024 * 1024 and pages(file)[1] == 0)
-    wait_for(lambda: second.journal.size_bytes == pages(file)[0])
-    seqs = sorted(held(file))
-    assert seqs == list(range(seqs[0], 8001))
-    assert seqs[0] > 1
-    second.journal.close(PATIENCE_S)
-    assert file.stat().st_size <= 4 * 1024 * 1024
-
-
-def test_a_clock_that_is_set_while_the_node_runs_deletes_nothing(
-    file: Path, monkeypatch: pytest.MonkeyPatch, eager_retention: Retention
-) -> None:
-    opened = Opened(file, keep_days=1)
-    opened.put(sealed(1))
-    wait_for(lambda: opened.journal.durable_seq == 1)
-    real = time.time_ns
-    monkeypatch.setattr("edge_app.clock.time.time_ns", lambda: real() + 400 * DAY_US * 1000)
-    opened.put(sealed(2))
-    wait_for(lambda: opened.journal.durable_seq == 2)
-    eager_retention.wait(3)
-    assert sorted(held(file)) == [1, 2]
     opened.journal.close(PATIENCE_S)
 
 

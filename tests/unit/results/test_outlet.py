@@ -1,85 +1,19 @@
-"""The outlet with real sockets: what is published, in which order, and what commands answer."""
+"""The outlet with real sockets: what is published, and in which order."""
 
 from __future__ import annotations
 
-import json
 import threading
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
-from wire_samples import PLACEMENT, Line, config, outlet, until
+from wire_samples import PLACEMENT, Line, Node, Subscriber, config, outlet, until
 
 from edge_app.config.results import Results
 from edge_app.errors import BusError, ConfigError
-from edge_app.results import Deferred, ModelIdentity, NodeStatus, Outlet, Recipe, Reply, Request
+from edge_app.results import ModelIdentity, NodeStatus, Recipe, Reply
 from edge_app.results.journal_file import open_for_reading, read_runs
 from edge_app.verdict import Defect, Mode, Reason
-
-
-class Subscriber:
-    """A plain SUB and DEALER, as another language would have them."""
-
-    def __init__(self, node: Outlet, topic: bytes = b"v1/") -> None:
-        self.context = zmq.Context()
-        self.sub = self.context.socket(zmq.SUB)
-        self.sub.subscribe(topic)
-        self.sub.connect(str(node.publish_endpoint))
-        self.dealer = self.context.socket(zmq.DEALER)
-        self.dealer.connect(str(node.commands_endpoint))
-
-    def until_subscribed(self, node: Outlet) -> None:
-        """PUB learns of a subscription a moment after the connect: what is sent before is not for us."""
-        while not self.sub.poll(10):
-            node.state(Mode.RUNNING, Mode.RUNNING, PLACEMENT, "are you there")
-        node.alarm("LAST", True, "of the noise", "")
-        self.next("alarm")
-        node.alarm("LAST", False, "of the noise", "")
-        self.next("alarm")
-
-    def next(self, kind: str | None = None, timeout_s: float = 60.0) -> dict[str, Any]:
-        """The next message, of this kind if one is given."""
-        end = time.monotonic() + timeout_s
-        while self.sub.poll(max(0, int((end - time.monotonic()) * 1000))):
-            topic, body = self.sub.recv_multipart()
-            message: dict[str, Any] = json.loads(body)
-            assert topic.decode() == f"v1/{message['kind']}/{message['node']}/"
-            if kind in (None, message["kind"]):
-                return message
-        raise TimeoutError(f"no {kind} within {timeout_s} s")
-
-    def ask(self, command: str | None = None, frame: bytes | None = None, **fields: Any) -> dict[str, Any]:
-        request = {"v": 1, "command": command, "request_id": "r1", **fields}
-        self.dealer.send(frame if frame is not None else json.dumps(request).encode())
-        assert self.dealer.poll(60_000), "no reply"
-        reply: dict[str, Any] = json.loads(self.dealer.recv_multipart()[0])
-        return reply
-
-    def close(self) -> None:
-        self.context.destroy(linger=0)
-
-
-@dataclass
-class Node:
-    line: Line
-    outlet: Outlet
-    client: Subscriber
-
-
-@pytest.fixture
-def node() -> Iterator[Node]:
-    line = Line()
-    opened = outlet(line, {"start": lambda request: Reply({"mode": "RUNNING", "by": request.client})})
-    opened.start()
-    client = Subscriber(opened)
-    client.until_subscribed(opened)
-    yield Node(line, opened, client)
-    client.close()
-    opened.close()
 
 
 def test_a_result_arrives_with_the_fields_of_the_protocol(node: Node) -> None:
@@ -110,13 +44,18 @@ def test_results_keep_their_order_and_the_heartbeat_tells_the_last(node: Node) -
     assert beat["counters"] == {"triggers": 500, "pass": 500, "fail": 0, "unknown": {}}
 
 
-def test_a_heartbeat_follows_a_state_change_at_once(node: Node) -> None:
-    started = time.monotonic()
-    node.outlet.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "operator")
-    state = node.client.next("state")
+def test_a_heartbeat_follows_a_state_change_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge_app.results.wire.HEARTBEAT_PERIOD_US", 3_600_000_000)  # for the regular one nobody waits
+    opened = outlet(Line())
+    opened.start()
+    client = Subscriber(opened)
+    client.until_subscribed(opened)
+    opened.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "operator")
+    state = client.next("state")
     assert (state["mode"], state["was"], state["reason"]) == ("HOLD", "RUNNING", "operator")
-    assert node.client.next()["kind"] == "heartbeat"
-    assert time.monotonic() - started < 0.9, "the regular heartbeat was waited for"
+    assert client.next()["kind"] == "heartbeat"
+    client.close()
+    opened.close()
 
 
 def test_an_alarm_is_sent_when_raised_acknowledged_and_cleared_and_not_again(node: Node) -> None:
@@ -148,131 +87,6 @@ def test_numbers_that_are_not_finite_cost_no_result(node: Node) -> None:
     sealed = node.line.seal(Reason.DEFECT, stage_us={"wait": 1}, classes=(("bolt", float("nan")),), label="bolt")
     node.outlet.result(sealed)
     assert node.client.next("result")["classes"] == [{"label": "bolt", "score": None}]
-
-
-def test_hello_says_who_and_how(node: Node) -> None:
-    hello = node.client.ask("hello")
-    assert hello["ok"]
-    assert (hello["versions"], hello["node"]) == ([1], "l1/st3")
-    assert hello["topics"]["result"] == "v1/result/l1/st3/"
-    assert hello["limits"] == {"command_bytes": 65536, "replay": 256, "heartbeat_us": 1_000_000}
-    assert hello["modes"] == ["STARTING", "READY", "RUNNING", "HOLD", "FAULT", "STOPPED"]
-
-
-@pytest.mark.parametrize(
-    ("frame", "code"),
-    [
-        (b"", "BAD_REQUEST"),
-        (b"\xff\xfe\x00garbage", "BAD_REQUEST"),
-        (b"[" * 60_000, "BAD_REQUEST"),
-        (b"9" * 60_000, "BAD_REQUEST"),
-        (b"[1]", "BAD_REQUEST"),
-        (b'{"command":"hello"}', "BAD_REQUEST"),
-        (b'{"command":"hello","request_id":7}', "BAD_REQUEST"),
-        (b'{"command":"hello","request_id":"\\u001b[2J"}', "BAD_REQUEST"),
-        (b'{"command":"hello","request_id":"\\ud800"}', "BAD_REQUEST"),
-        (b'{"command":"hello","request_id":NaN}', "BAD_REQUEST"),
-        (b'{"command":"format_disk","request_id":"1"}', "UNKNOWN_COMMAND"),
-        (b'{"command":"hold","request_id":"1"}', "UNAVAILABLE"),
-        (b'{"command":"trigger","request_id":"1"}', "BAD_REQUEST"),
-        (b'{"command":"trigger","request_id":"1","trigger_id":-1}', "BAD_REQUEST"),
-        (b'{"command":"trigger","request_id":"1","trigger_id":true}', "BAD_REQUEST"),
-        (b'{"command":"trigger","request_id":"1","trigger_id":1e999}', "BAD_REQUEST"),
-        (b'{"command":"replay","request_id":"1","epoch":"e","after_seq":0,"limit":257}', "BAD_REQUEST"),
-    ],
-)
-def test_bad_requests_get_one_clear_error(node: Node, frame: bytes, code: str) -> None:
-    reply = node.client.ask(frame=frame)
-    assert (reply["ok"], reply["code"], reply["mode"]) == (False, code, "RUNNING")
-    assert reply["message"].isprintable()
-    assert node.client.ask("hello")["ok"]
-
-
-def test_a_retry_gets_the_first_reply_and_runs_nothing_again() -> None:
-    calls: list[Request] = []
-
-    def trigger(request: Request) -> Reply:
-        calls.append(request)
-        return Reply({"n": len(calls)})
-
-    opened = outlet(Line(), {"trigger": trigger})
-    opened.start()
-    client = Subscriber(opened)
-    first = client.ask("trigger", trigger_id=5, part_id="A", budget_us=50_000)
-    assert client.ask("trigger", trigger_id=5, part_id="A", budget_us=50_000) == first
-    assert len(calls) == 1
-    assert calls[0].args == {"trigger_id": 5, "part_id": "A", "budget_us": 50_000}
-    assert client.ask("trigger", trigger_id=6)["code"] == "CONFLICT"
-    assert client.ask("trigger", trigger_id=6, request_id="r2")["n"] == 2
-    client.close()
-    opened.close()
-
-
-def test_a_retry_is_known_by_its_content_not_by_its_bytes(node: Node) -> None:
-    """A program's JSON library may write the fields in another order the next time."""
-    frames = [b'{"command":"announce","request_id":"a","trigger_id":5,"part_id":"A"}',
-              b'{ "part_id": "\\u0041", "trigger_id": 5, "request_id": "a", "later_field": 1, "command": "announce" }']
-    assert [node.client.ask(frame=frame)["ok"] for frame in frames] == [True, True]
-    assert node.client.ask(frame=frames[0].replace(b"A", b"B"))["code"] == "CONFLICT"
-
-
-def test_a_client_that_comes_back_under_its_old_identity_is_answered(node: Node) -> None:
-    """Its old connection may still stand here: half-open, after a cut cable. The newer one takes the place."""
-    old, new = (node.client.context.socket(zmq.DEALER) for _ in range(2))
-    for sock in (old, new):
-        sock.set(zmq.ROUTING_ID, b"plc-1")
-        sock.connect(str(node.outlet.commands_endpoint))
-        sock.send(b'{"command":"hello","request_id":"1"}')
-        assert sock.poll(20_000), "no reply"
-        assert json.loads(sock.recv())["ok"]
-
-
-def test_a_retry_of_what_takes_its_time_runs_nothing_again() -> None:
-    calls: list[Request] = []
-    go_on = threading.Event()
-
-    def slow() -> Reply:
-        go_on.wait(60)
-        return Reply({"n": len(calls)})
-
-    def prepare(request: Request) -> Deferred:
-        calls.append(request)
-        return Deferred(slow)
-
-    opened = outlet(Line(), {"prepare_recipe": prepare})
-    opened.start()
-    client = Subscriber(opened)
-    frame = json.dumps({"command": "prepare_recipe", "request_id": "p", "name": "a", "rev": "b"}).encode()
-    for _ in range(3):
-        client.dealer.send(frame)
-    assert client.dealer.poll(200) == 0
-    go_on.set()
-    assert client.dealer.poll(60_000)
-    first = json.loads(client.dealer.recv())
-    assert client.ask(frame=frame) == first
-    assert len(calls) == first["n"] == 1
-    client.close()
-    opened.close()
-
-
-def test_a_handler_that_fails_is_an_error_and_the_bus_goes_on() -> None:
-    def broken(_request: Request) -> Reply:
-        raise ZeroDivisionError("secret")
-
-    can_not_be_sent = Reply({"secret": object()})
-    handlers: dict[str, Any] = {
-        "hold": broken, "start": lambda _: can_not_be_sent, "stop": lambda _: Deferred(lambda: can_not_be_sent),
-    }  # fmt: skip
-    opened = outlet(Line(), handlers)
-    opened.start()
-    client = Subscriber(opened)
-    for command in handlers:
-        reply = client.ask(command, request_id=command)
-        assert (reply["code"], "secret" in reply["message"]) == ("INTERNAL", False)
-    assert client.ask("hello")["ok"]
-    assert opened.healthy()
-    client.close()
-    opened.close()
 
 
 def test_close_sends_what_waits_and_stopped_last() -> None:

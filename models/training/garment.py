@@ -178,7 +178,8 @@ class Run:
         losses = []
         for batch in self._batches():
             self._set_rates(self.step / (self.args.epochs * self.steps_per_epoch))
-            loss = self._loss(batch)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.args.bf16):
+                loss = self._loss(batch)
             self.optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
@@ -202,12 +203,13 @@ class Run:
         student = self.model.told(batch.pictures.contiguous(memory_format=torch.channels_last))
         if batch.taught is None:
             return functional.cross_entropy(student.logits, batch.wanted, label_smoothing=SMOOTHING)
+        logits = student.logits.float()
         distance = functional.kl_div(
-            functional.log_softmax(student.logits / DISTILL_TEMPERATURE, 1),
+            functional.log_softmax(logits / DISTILL_TEMPERATURE, 1),
             functional.log_softmax(batch.taught.logits / DISTILL_TEMPERATURE, 1), reduction="batchmean",
             log_target=True,
         )  # fmt: skip
-        plain = functional.cross_entropy(student.logits, batch.wanted)
+        plain = functional.cross_entropy(logits, batch.wanted)
         answers = (1 - DISTILL_SHARE) * plain + DISTILL_SHARE * DISTILL_TEMPERATURE**2 * distance
         return answers + HINTS_SHARE * self.hints(student, batch.taught)
 
@@ -288,6 +290,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1.0, help="share of the recipe's learning rate (1)")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--bf16", action="store_true", help="train in bfloat16: a ResNet gains on CPUs with AMX")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--limit", type=int, help="so many pictures of each list only, to try it out")
     args = parser.parse_args()

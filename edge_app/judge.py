@@ -189,17 +189,26 @@ _Counted = tuple[int, float, list[float]]
 
 
 def _counted(detections: Detections, recipe: Recipe) -> list[_Counted]:
-    """Which detections the recipe looks at: scored, large enough, in an inspected region, not ignored."""
+    """Which detections the recipe looks at: scored, large enough, in an inspected region, not ignored.
+
+    One whose box has no area (turned inside out, or wholly off the frame) has neither a size nor a place that could
+    excuse it: its score alone decides.
+    """
     rules = recipe.rules
     found = zip(detections.labels.tolist(), detections.scores.tolist(), detections.boxes_px.tolist(), strict=True)
     counted = [
         (label, score, box) for label, score, box in found
-        if score >= rules[label].lowest and max(box[2] - box[0], box[3] - box[1]) >= rules[label].min_size_px
+        if score >= rules[label].lowest
+        and (max(box[2] - box[0], box[3] - box[1]) >= rules[label].min_size_px or not _has_area(box))
     ]  # fmt: skip
     if counted and (recipe.inspect or recipe.ignore):
         looked_at = _looked_at(np.array([box for _, _, box in counted]), recipe)
-        return [one for one, wanted in zip(counted, looked_at.tolist(), strict=True) if wanted]
+        return [one for one, wanted in zip(counted, looked_at.tolist(), strict=True) if wanted or not _has_area(one[2])]
     return counted
+
+
+def _has_area(box: list[float]) -> bool:
+    return box[0] < box[2] and box[1] < box[3]
 
 
 def _looked_at(boxes_px: npt.NDArray[np.float64], recipe: Recipe) -> npt.NDArray[np.bool_]:

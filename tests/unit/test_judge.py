@@ -67,6 +67,23 @@ def test_rules(rules: Judge, rows: list[tuple[str, float, float, float, float, f
     assert judge(detections(*rows), make_recipe(rules, LABELS, SCORE, MARGINAL)).reason is reason
 
 
+@pytest.mark.parametrize("box", [(20, 20, 10, 10), (20, 20, 20, 30), (640, 20, 640, 30), (float("nan"),) * 4])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Judge(),
+        Judge(default=ClassRule(min_size_px=40)),
+        Judge(regions=(Region(name="a", kind="inspect", polygon_px=SQUARE),)),
+        Judge(regions=(Region(name="a", kind="ignore", polygon_px=SQUARE),)),
+    ],
+)
+def test_a_box_without_an_area_is_no_excuse(rules: Judge, box: tuple[float, float, float, float]) -> None:
+    """A head whose sides have no bound can turn a box inside out, whatever its score: that was PASS."""
+    recipe = make_recipe(rules, LABELS, SCORE, MARGINAL)
+    assert judge(detections(("open", 0.9, *box)), recipe).reason is Reason.DEFECT
+    assert judge(detections(("open", 0.4, *box)), recipe).reason is Reason.MARGINAL
+
+
 def test_a_cut_list_is_never_pass() -> None:
     recipe = make_recipe(Judge(classes={"open": ClassRule(max_count=5)}), LABELS, SCORE, MARGINAL)
     judgement = judge(detections(("open", 0.9, 0, 0, 9, 9), truncated=True), recipe)

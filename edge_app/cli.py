@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from edge_app import __version__
 from edge_app.commands.arguments import positive
-from edge_app.errors import EdgeAppError, ExitCode
+from edge_app.errors import ConfigError, EdgeAppError, ExitCode
 
 COMMANDS = {
     "check": "validate a pipeline and print it resolved; --schema prints the JSON schema",
@@ -111,8 +111,8 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code says what became of it.
 
-    Expected errors are printed without a traceback, all others (bugs) with it. A command that was interrupted or could
-    not write its output is never 0: a gate that did not finish has not held.
+    Expected errors, and files that the system refuses, are printed without a traceback, all others (bugs) with it. A
+    command that was interrupted or could not write its output is never 0: a gate that did not finish has not held.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments[0] if arguments and arguments[0] in COMMANDS else None
@@ -128,10 +128,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(ExitCode.OK if endless else ExitCode.PIPE_CLOSED)
     except KeyboardInterrupt:
         return int(ExitCode.OK if endless else ExitCode.INTERRUPTED)
+    except OSError as error:
+        if error.errno is None:
+            return bug()
+        refused = ConfigError(
+            "the system refused a file", where=None if error.filename is None else os.fsdecode(error.filename),
+            got=error.strerror, remedy="see its path, its owner and folders, and the disk's free space",
+        )  # fmt: skip
+        print(f"edge_app: {refused}", file=sys.stderr)
+        return int(refused.exit_code)
     except Exception:
-        traceback.print_exc()
-        print("edge_app: an error that nobody expected; this is a bug: report it, with the above", file=sys.stderr)
-        return int(ExitCode.INTERNAL)
+        return bug()
+
+
+def bug() -> int:
+    """Prints the exception in hand as what it is."""
+    traceback.print_exc()
+    print("edge_app: an error that nobody expected; this is a bug: report it, with the above", file=sys.stderr)
+    return int(ExitCode.INTERNAL)
 
 
 def run_command(command: str | None, arguments: list[str]) -> int:

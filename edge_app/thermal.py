@@ -143,7 +143,7 @@ def cooling_devices(root: Path) -> list[CoolingDevice]:
 
 
 def _number(path: Path) -> tuple[int, str]:
-    digits = "".join(c for c in path.name if c.isdigit())
+    digits = "".join(c for c in path.name if c.isdecimal())
     return int(digits) if digits else -1, path.name
 
 

@@ -167,7 +167,7 @@ class Capture:
 
     def _open_device(self) -> None:
         section = self._section
-        device = int(section.path) if section.path.isdigit() else section.path
+        device = int(section.path) if section.path.isdecimal() else section.path
         if not self._capture.open(device, cv2.CAP_V4L2):
             raise CameraError(
                 "can't open the camera",
@@ -322,7 +322,7 @@ def first_shot(capture: Capture, section: VideoCamera) -> Shot:
 
 def is_device(source: str) -> bool:
     """Whether a source is a V4L2 device: a number or a device file."""
-    return source.isdigit() or source.startswith("/dev/video")
+    return source.isdecimal() or source.startswith("/dev/video")
 
 
 def shown(source: str) -> str:
@@ -331,7 +331,7 @@ def shown(source: str) -> str:
 
 
 def _device_file(source: str) -> str:
-    return f"/dev/video{source}" if source.isdigit() else source
+    return f"/dev/video{source}" if source.isdecimal() else source
 
 
 def _why_not(source: str) -> str:

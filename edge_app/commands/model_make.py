@@ -371,6 +371,6 @@ def _samples(args: argparse.Namespace, manifest: Manifest, files: Sequence[Path]
 
 def _size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
-    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
         raise ConfigError("not a size", where=f"--size {text}", wanted="WIDTHxHEIGHT, e.g. 640x640", got=text)
     return int(width), int(height)

@@ -185,7 +185,7 @@ def connected(args: argparse.Namespace) -> Iterator[Line]:
 def port_before(commands: str) -> str:
     """Where a node that takes commands there publishes, by the protocol's defaults."""
     head, _, port = commands.rpartition(":")
-    return f"{head}:{int(port) - 1}" if port.isdigit() else commands
+    return f"{head}:{int(port) - 1}" if port.isdecimal() else commands
 
 
 def ask(line: Line, command: str, timeout_s: float, **fields: object) -> Mapping[str, Any]:

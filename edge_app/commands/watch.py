@@ -73,7 +73,7 @@ def next_port(publish: str) -> str | None:
     if publish == PUBLISH:
         return COMMANDS
     head, _, port = publish.rpartition(":")
-    return f"{head}:{int(port) + 1}" if publish.startswith("tcp://") and port.isdigit() else None
+    return f"{head}:{int(port) + 1}" if publish.startswith("tcp://") and port.isdecimal() else None
 
 
 def watch(line: Line, args: argparse.Namespace) -> None:

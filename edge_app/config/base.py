@@ -22,12 +22,14 @@ class RelativePath:
 
 
 def _resolve(path: Path, info: ValidationInfo) -> Path:
+    if "\0" in str(path):
+        raise ValueError("no file can have a NUL in its name")
     base = (info.context or {}).get("base")
     return path if base is None or path.is_absolute() else (Path(base) / path).resolve()
 
 
 def _resolve_source(source: str, info: ValidationInfo) -> str:
-    return source if "://" in source or source.isdigit() else str(_resolve(Path(source), info))
+    return source if "://" in source or source.isdecimal() else str(_resolve(Path(source), info))
 
 
 YamlPath = Annotated[Path, RelativePath(), AfterValidator(_resolve)]

@@ -107,7 +107,7 @@ class VideoCamera(CameraSection):
     @model_validator(mode="after")
     def _colour_coding_belongs_to_raw_devices(self) -> VideoCamera:
         raw = self.pixel_format in (PixelFormat.NV12, PixelFormat.YUYV)
-        device = self.path.isdigit() or self.path.startswith("/dev/video")
+        device = self.path.isdecimal() or self.path.startswith("/dev/video")
         if (self.yuv_matrix, self.yuv_range) != ("bt601", "limited") and not (raw and device):
             raise ValueError(
                 "yuv_matrix and yuv_range go with a device and pixel_format NV12 or YUYV; all else is decoded by"

@@ -24,6 +24,10 @@ from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError, ModelError
 
 KeyPath = tuple[str | int, ...]
+MOST_KEYS = 100_000
+"""Aliases of aliases can make any number of a few lines."""
+BAD_VALUES = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What the loader raises, beside YAMLError, at a value that is none: `!!int x`, a 13th month, ten thousand brackets."""
 SectionT = TypeVar("SectionT", bound=Section)
 
 
@@ -103,12 +107,21 @@ def read_yaml(file: Path) -> Document:
         raise _yaml_error(file, error, "the same key stands twice", "keep one of the two") from error
     except YAMLError as error:
         raise _yaml_error(file, error, "not valid YAML", "indent with spaces, not tabs; see the line") from error
+    except BAD_VALUES as error:
+        raise _no_value(str(file), error) from error
     if not isinstance(tree, CommentedMap):
         got = "an empty file" if tree is None else type(tree).__name__
         raise ConfigError("not a mapping of keys to values", where=f"{file}:1", wanted="key: value lines", got=got)
     document = Document(file, {})
     document.data = _plain(tree, (), document)
     return document
+
+
+def _no_value(where: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        "a value can't be read", where=where, wanted="numbers, text, lists and mappings",
+        got=f"{type(error).__name__}: {error}", remedy="put text into quotes; are dates, tags and nesting meant?",
+    )  # fmt: skip
 
 
 def _yaml_error(file: Path, error: YAMLError, what: str, remedy: str) -> ConfigError:
@@ -122,14 +135,19 @@ def _yaml_error(file: Path, error: YAMLError, what: str, remedy: str) -> ConfigE
 
 def _plain(node: Any, keys: KeyPath, document: Document) -> Any:
     """ruamel's nodes as plain data; notes the line of every key."""
+    if len(document.places) > MOST_KEYS:
+        raise ConfigError("too many keys", where=str(document.file), wanted=f"at most {MOST_KEYS}, aliases counted")
     if isinstance(node, CommentedMap):
-        result = {}
+        result: dict[str, Any] = {}
         for key, value in node.items():
-            document.places[(*keys, str(key))] = f"{document.file}:{node.lc.key(key)[0] + 1}"
+            if str(key) in result:  # 1 and "1" differ in YAML, but not as names
+                raise ConfigError("the same key stands twice", where=document.place((*keys, str(key))), got=str(key))
+            if key in (node.lc.data or {}):  # else it came in by a merge (<<), and its section's place is the nearest
+                document.places[(*keys, str(key))] = f"{document.file}:{node.lc.key(key)[0] + 1}"
             result[str(key)] = _plain(value, (*keys, str(key)), document)
         return result
     if isinstance(node, CommentedSeq):
-        for index in range(len(node)):
+        for index in node.lc.data or ():
             document.places[(*keys, index)] = f"{document.file}:{node.lc.item(index)[0] + 1}"
         return [_plain(item, (*keys, index), document) for index, item in enumerate(node)]
     if isinstance(node, str):
@@ -156,10 +174,10 @@ def apply_override(document: Document, override: str, model: type[BaseModel]) ->
         )
     try:
         value = YAML(typ="safe").load(text) if text else None
-    except YAMLError as error:
+    except (YAMLError, *BAD_VALUES) as error:
         raise ConfigError("the value is not valid YAML", where=f"--set {override}", got=str(error)) from error
     keys = tuple(dotted.split("."))
-    if isinstance(value, str) and keys in relative_path_keys(model) and "://" not in value and not value.isdigit():
+    if isinstance(value, str) and keys in relative_path_keys(model) and _is_file(value):
         value = str((Path.cwd() / value).resolve())
     target = document.data
     for key in keys[:-1]:
@@ -170,6 +188,11 @@ def apply_override(document: Document, override: str, model: type[BaseModel]) ->
         _drop_keys_of_other_type(target, str(value), keys[:-1], model)
     target[keys[-1]] = value
     document.places[keys] = f"--set {dotted}"
+
+
+def _is_file(source: str) -> bool:
+    """Neither a URL nor a device's number; a NUL, which no name can have, is left for the check to tell."""
+    return "://" not in source and not source.isdecimal() and "\0" not in source
 
 
 def _drop_keys_of_other_type(section: dict[str, Any], new_type: str, keys: KeyPath, model: type[BaseModel]) -> None:
@@ -190,10 +213,13 @@ def validate(document: Document, model: type[SectionT]) -> SectionT:
         return _checked(document.data, model, document.file)
     except ValidationError as error:
         raise _first_error(document, error, model) from error
+    except BAD_VALUES as error:  # what can't even be written down: a number of ten thousand digits, an endless list
+        raise _no_value(str(document.file), error) from error
 
 
 def _checked(data: Any, model: type[SectionT], file: Path) -> SectionT:
-    return model.model_validate_json(json.dumps(data, default=str), context={"base": str(file.resolve().parent)})
+    text = json.dumps(data, default=str, ensure_ascii=False).encode()
+    return model.model_validate_json(text, context={"base": str(file.resolve().parent)})
 
 
 def _first_error(document: Document, error: ValidationError, model: type[BaseModel]) -> ConfigError:

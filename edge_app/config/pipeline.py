@@ -134,4 +134,4 @@ def is_live(source: str, declared: bool | None) -> bool:
     """Whether a video source gives frames in its own time: streams and devices do, files do not."""
     if declared is not None:
         return declared
-    return "://" in source or source.isdigit() or source.startswith("/dev/")
+    return "://" in source or source.isdecimal() or source.startswith("/dev/")

@@ -21,7 +21,7 @@ COOKIE_DAYS = 30
 def parse_address(address: str) -> tuple[str, int]:
     """Host and port of `ADDRESS:PORT`; IPv6 addresses stand in brackets. Raises ConfigError."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535 or (":" in host and host[0] != "["):
+    if not colon or not host or not port.isdecimal() or int(port) > 65535 or (":" in host and host[0] != "["):
         raise ConfigError(
             "not an address to listen at",
             where="monitor.http",

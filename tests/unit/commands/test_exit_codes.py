@@ -11,6 +11,7 @@ import pytest
 from edge_app.cli import main
 from edge_app.commands import check, run_pipeline, watch
 from edge_app.commands.report import print_table
+from edge_app.errors import ExitCode
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,23 @@ def test_a_command_that_did_not_end_is_not_well(
     monkeypatch.setattr(check, "run", run)
     assert main(["check", "p.yaml"]) == code
     assert ("Traceback" in capsys.readouterr().err) == (code == 70)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--pipeline", "FILE"], ["check", "FILE"], ["eval", "--model", "FILE", "--data", "x"]]
+)
+def test_a_file_that_the_system_refuses_is_no_bug(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """As root no folder is closed; a name that is too long is refused to all."""
+    assert main([f"/{'x' * 300}" if word == "FILE" else word for word in arguments]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert ("File name too long" in told, "Traceback" in told) == (True, False)
+
+
+def test_a_full_disk_for_the_output_is_no_bug() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-P", "-m", "edge_app", "check", "--schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, "No space left" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), BrokenPipeError()])

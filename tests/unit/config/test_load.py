@@ -121,3 +121,36 @@ def test_an_absent_file_and_one_that_is_no_text(tmp_path: Path) -> None:
     binary = tmp_path / "b.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in str(error_of(binary))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x: 2026-13-45", "x: !!int y", "x: !!float y", "x: !!bool y", "x: 0x" + "f" * 5000, "x: " + "9" * 5000,
+        "x: " + "[" * 5000 + "]" * 5000, 'x: "\\uD800"', "x: !!python/object:os.system [ls]", "x: !!omap [a: 1]",
+        'station: {"1": 2, 1: 3}',
+    ],
+)  # fmt: skip
+def test_yaml_of_any_kind_gets_one_error(pipeline_file: Path, line: str) -> None:
+    pipeline_file.write_text(line + "\n")
+    assert str(pipeline_file) in str(error_of(pipeline_file))
+
+
+@pytest.mark.parametrize("value", ["2026-13-45", "&a [*a]", "!!int y", "9" * 5000, r'"\0"', r'"/a\0b"'])
+def test_an_override_of_any_kind_gets_one_error(pipeline_file: Path, value: str) -> None:
+    error_of(pipeline_file, f"model.path={value}")
+
+
+def test_what_is_merged_in_counts_as_written_there(pipeline_file: Path) -> None:
+    rules = "judge: {classes: {open: &o {score: 0.5, max_count: 1}, short: {<<: *o, score: 0.6}}}\n"
+    pipeline_file.write_text(GOOD + rules)
+    short = load_pipeline(pipeline_file).judge.classes["short"]
+    assert (short.score, short.max_count) == (0.6, 1)
+    pipeline_file.write_text(GOOD + rules.replace("max_count", "most_count"))
+    assert f"{pipeline_file}:10" in str(error_of(pipeline_file))
+
+
+def test_aliases_of_aliases_are_not_written_out(pipeline_file: Path) -> None:
+    bombs = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    pipeline_file.write_text(f"x0: &x0 [1]\n{bombs}")
+    assert "too many keys" in str(error_of(pipeline_file))

@@ -95,17 +95,23 @@ class AsyncLine(Followed):
             return None
 
     def _open(self) -> None:
-        self._tasks = [asyncio.create_task(self._receive(self._open_sub(self._context), self._session.published))]
+        sub = self._open_sub(self._context)
+        self._tasks = [asyncio.create_task(self._receive(sub, self._session.published, lambda: self._full))]
         self._dealer = self._open_dealer(self._context)
         if self._dealer is not None:
             self._tasks.append(asyncio.create_task(self._receive(self._dealer, self._session.replied)))
 
-    async def _receive(self, sock: zmq.asyncio.Socket, take: Callable[[Sequence[bytes], int], None]) -> None:
-        """Takes in messages until it is cancelled; the socket is its own."""
+    async def _receive(
+        self,
+        sock: zmq.asyncio.Socket,
+        take: Callable[[Sequence[bytes], int], None],
+        full: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Takes in messages until it is cancelled, but none while it is full; the socket is its own."""
         try:
             while True:
                 async with self._changed:
-                    while self._full:
+                    while full():
                         await self._changed.wait()
                 take(await sock.recv_multipart(), monotonic_us())
                 await self._send_due()

@@ -17,7 +17,8 @@ from edge_app.client.sockets import check_endpoint, open_dealer, open_sub
 PUBLISH = "tcp://127.0.0.1:5560"
 COMMANDS = "tcp://127.0.0.1:5561"
 MAX_READY = 1000
-"""While so many results wait to be taken, further ones are left in the socket, whose queue is bounded."""
+"""While so many results wait to be taken, further ones are left in the socket, whose queue is bounded. Answers are not:
+a program that takes no results may command."""
 
 
 class CommandRefused(Exception):

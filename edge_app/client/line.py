@@ -137,7 +137,7 @@ class Line(Followed):
     def _take_in(self) -> None:
         for sock, take in ((self._sub, self._session.published), (self._dealer, self._session.replied)):
             for _ in range(MAX_TURN):
-                if sock is None or self._full:
+                if sock is None or (sock is self._sub and self._full):
                     break
                 try:
                     take(sock.recv_multipart(zmq.NOBLOCK), monotonic_us())

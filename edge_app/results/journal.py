@@ -169,7 +169,8 @@ class Journal:
             closing = self._closing.is_set()
             try:
                 self._write(batch)
-                batch = []
+                batch = []  # not to be written twice, whatever becomes of the rest
+                self._look_after()
             except Exception as error:
                 self._broke(error)
                 if closing:
@@ -177,7 +178,7 @@ class Journal:
                 self._closing.wait(RETRY_S)
             if closing and not batch and not self._queue:
                 break
-        self._end()
+        self._end([*batch, *self._queue])
 
     def _await_batch(self) -> None:
         """Returns when there are BATCH results, or the first has waited for BATCH_S, or there is other work."""
@@ -207,6 +208,8 @@ class Journal:
             jf.append(self._connection, self._run_number, [_row(record) for record in records], notes)
         self._still_in_place(self._connection)
         self._now_durable(records)
+
+    def _look_after(self) -> None:
         if time.monotonic() >= self._next_retention_s:
             self._retain()
         self._works()
@@ -341,11 +344,16 @@ class Journal:
         self._alarm(ALARM, True, text, REMEDY)
         self._opened.set()
 
-    def _end(self) -> None:
+    def _end(self, unwritten: list[Record | jf.Note]) -> None:
+        """A run of which results are missing has not ended cleanly: nothing else would tell that there were more."""
+        results = [item.seq for item in unwritten if isinstance(item, Record)]
+        if results:
+            log.error("journal: %d results are not in %s: %d to %d", len(results), self.file, results[0], results[-1])
         if self._connection is None:
             return
         try:
-            jf.end_run(self._connection, self._run_number, clock.utc_us())
+            if not results:
+                jf.end_run(self._connection, self._run_number, clock.utc_us())
             self._connection.close()
         except sqlite3.Error as error:
             log.error("journal: could not note the clean end: %s", error)

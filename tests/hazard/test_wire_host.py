@@ -8,18 +8,23 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import zmq
 from nodes import NodeProcess
-from wire_samples import until
+from wire_samples import identity, sealed, until
 
 from edge_app.cli import main
 from edge_app.client import Keys, Line, Position, Result, Start
+from edge_app.config.results import Journal as JournalSection
 from edge_app.keys import write_pair
 from edge_app.results.auth import new_key_pair
+from edge_app.results.journal import Journal
+from edge_app.results.journal_file import open_for_reading, read_runs
+from edge_app.results.record import Record
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts and network namespaces")
 needs_ip = pytest.mark.skipif(shutil.which("ip") is None, reason="needs iproute2")
@@ -156,6 +161,26 @@ def test_a_full_disk_stops_no_result_and_what_waited_is_written_when_there_is_ro
             assert [r.seq for r in take(books, reached)] == list(range(1, reached + 1))
         assert node.stop() == 0
     assert main(["journal", "verify", str(disk / "results.db")]) == 0
+
+
+@needs_root
+def test_a_run_that_ends_on_a_full_disk_has_not_ended_cleanly(
+    small_disk: Callable[[int], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, told, who = small_disk(3), dict[str, bool](), identity()
+    section = JournalSection(path=disk / "results.db")
+    journal = Journal(section, who, lambda name, active, _text, _do: told.update({name: active}), lambda: None)
+    journal.start()
+    ballast = disk / "ballast"
+    ballast.write_bytes(b"x" * (shutil.disk_usage(disk).free - 20_000))
+    for seq in range(1, 301):
+        journal.put(Record(sealed(seq), who, None, (), None))
+    until(lambda: told.get("JOURNAL_FAILED"))
+    journal.close(60)
+    ballast.unlink()
+    assert "300 results are not in" in caplog.text
+    with closing(open_for_reading(disk / "results.db")) as connection:
+        assert [run.ended_us for run in read_runs(connection)] == [None]
 
 
 @needs_root

@@ -13,6 +13,7 @@ from wire_samples import PLACEMENT, config, outlet
 from wire_samples import Line as Sealing
 
 from edge_app.client import AsyncLine, CommandRefused, NoAnswer, Position, Start
+from edge_app.client.followed import MAX_READY
 from edge_app.results import Outlet, Reply, Request
 from edge_app.verdict import Mode
 
@@ -61,6 +62,19 @@ def test_results_and_commands_side_by_side(node: Outlet, sealing: Sealing) -> No
             return seqs
 
     assert asyncio.run(main()) == list(range(1, 2001))
+
+
+def test_commands_are_answered_however_many_results_nobody_has_taken(node: Outlet, sealing: Sealing) -> None:
+    async def main() -> None:
+        async with line_to(node) as line:
+            await subscribed(node, line)
+            for _ in range(MAX_READY + 200):
+                node.result(sealing.seal())
+            while not line._full:
+                await asyncio.sleep(0.01)
+            assert (await line.command("start", timeout_s=60))["mode"] == "RUNNING"
+
+    asyncio.run(main())
 
 
 def test_what_was_missed_is_replayed_first(node: Outlet, sealing: Sealing) -> None:

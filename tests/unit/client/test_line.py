@@ -18,6 +18,7 @@ from wire_samples import Line as Sealing
 
 import edge_app
 from edge_app.client import CommandRefused, Delivery, Line, NoAnswer
+from edge_app.client.followed import MAX_READY
 from edge_app.results import Code, Outlet, RefusedError, Reply, Request
 from edge_app.verdict import Reason
 
@@ -86,6 +87,17 @@ def test_commands_are_answered_or_refused_with_a_code(line: Line) -> None:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_commands_are_answered_however_many_results_nobody_has_taken(
+    node: Outlet, sealing: Sealing, line: Line
+) -> None:
+    for _ in range(MAX_READY + 200):
+        node.result(sealing.seal())
+    until(lambda: line.command("start", timeout_s=60) and line._full)
+    assert line.command("start", timeout_s=60)["mode"] == "RUNNING"
+    seqs = [result.seq for _ in range(MAX_READY + 200) if (result := line.next(60)) is not None]
+    assert seqs == list(range(1, MAX_READY + 201))
+
+
 def test_a_node_may_listen_on_ipv6(sealing: Sealing) -> None:
     opened = outlet(sealing, results=config(publish="tcp://[::1]:*", commands="tcp://[::1]:*"))
     opened.start()

@@ -71,12 +71,17 @@ class Admission:
         self._triggered = threading.Condition()
         self._last_trigger_id = 0
 
+    @property
+    def by_command(self) -> bool:
+        """Whether a frame is taken at each `trigger` command, not as the camera gives them."""
+        return self._limits.trigger == "software"
+
     # -- free-running camera ----------------------------------------------------------------------------------------
 
     def run(self, stopping: threading.Event, end_with: Callable[[EdgeAppError], None]) -> None:
         """Until the source ends, `stopping` is set, or max_frames is reached."""
         try:
-            if self._limits.trigger == "software":
+            if self.by_command:
                 self._run_by_trigger(stopping)
             else:
                 self._run_free(stopping)
@@ -195,7 +200,7 @@ class Admission:
         Raises:
             ConfigError: the pipeline's camera triggers itself, or the id is not above the last one.
         """
-        if self._limits.trigger != "software":
+        if not self.by_command:
             raise ConfigError("this pipeline's camera triggers itself", wanted="limits.trigger: software")
         now, in_force = monotonic_us(), self.in_force
         with self._triggered:

@@ -57,6 +57,8 @@ def _to(line: Line, mode: Mode, reason: str) -> Reply:
 
 def _trigger(line: Line, request: Request) -> Reply:
     args = request.args
+    if not line.admission.by_command:
+        raise RefusedError(Code.UNAVAILABLE, "this pipeline's camera triggers itself: wanted limits.trigger: software")
     try:
         line.admission.trigger(args["trigger_id"], args.get("part_id"), args.get("budget_us"))
     except ConfigError as error:

@@ -80,6 +80,21 @@ def take(line: Line, count: int) -> list[Result]:
     return got
 
 
+def test_the_controller_follows_a_line_that_triggers_itself(
+    node: WholeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with node.line() as line:
+        take(line, 1)
+        with pytest.raises(CommandRefused, match=r"limits\.trigger: software") as refused:
+            line.command("trigger", trigger_id=1)
+    assert refused.value.code == "UNAVAILABLE"
+    words = [node.publish, "--commands", node.commands, "--allow-simulated", "--seconds", "4", "--json"]
+    assert main(["controller-sim", *words]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["accepted"] >= 1
+    assert "NO_RESULT" not in summary["rejected_by_cause"]
+
+
 def test_a_killed_node_is_followed_into_its_next_run(node: WholeNode) -> None:
     with node.line(start=Start.OLDEST) as line:
         got = take(line, 60)

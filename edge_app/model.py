@@ -297,7 +297,13 @@ def check_digest(folder: Path, artifact: Artifact) -> Path:
             got="no such file",
             remedy="make it: edge_app model compile",
         )
-    digest = sha256_of(file)
+    try:
+        digest = sha256_of(file)
+    except OSError as error:
+        raise ModelError(
+            "a file of the model can't be read", where=str(file), wanted=f"sha256 {artifact.sha256[:12]}...",
+            got=error.strerror or str(error), remedy="see its permissions, and the disk",
+        ) from error  # fmt: skip
     if digest != artifact.sha256:
         raise ModelError(
             "a file of the model is not the one that its manifest binds",

@@ -131,6 +131,10 @@ def list_pictures(section: FolderCamera) -> list[Path]:
             got=error.strerror or str(error),
             remedy="check camera.path and its permissions",
         ) from error
+    except (ValueError, NotImplementedError) as error:
+        raise CameraError(
+            "no pattern of file names", where="camera.pattern", wanted="a glob, e.g. *.png", got=str(error)
+        ) from error
     if not ordered:
         raise CameraError(
             "there are no pictures",

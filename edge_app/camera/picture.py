@@ -45,8 +45,8 @@ def load_gray(file: Path) -> Pixels:
 def _load(file: Path, flags: int) -> Pixels:
     try:
         data = file.read_bytes()
-    except OSError as error:
-        raise BrokenPicture(f"can't be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # the latter of a name with a NUL in it
+        raise BrokenPicture(f"can't be read: {getattr(error, 'strerror', None) or error}") from error
     flaw = find_flaw(data)
     if flaw is not None:
         raise BrokenPicture(flaw)

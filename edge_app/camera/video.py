@@ -347,12 +347,15 @@ def _why_not(source: str) -> str:
 
 def _unreachable(source: str) -> str | None:
     """Why the host of a URL can't be reached; None if it can, or if there is nothing to ask."""
-    url = urlsplit(source)
-    port = url.port or {"rtsp": 554, "rtsps": 322, "http": 80, "https": 443}.get(url.scheme)
+    try:
+        url = urlsplit(source)
+        port = url.port or {"rtsp": 554, "rtsps": 322, "http": 80, "https": 443}.get(url.scheme)
+    except ValueError as error:
+        return f"not a URL: {error}"
     if "://" not in source or url.scheme in ("udp", "rtp", "srt") or url.hostname is None or port is None:
         return None
     try:
         socket.create_connection((url.hostname, port), timeout=REACH_TIMEOUT_S).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of names that no host can have
         return f"no connection to {url.hostname}:{port}: {error}"
     return None

@@ -78,7 +78,7 @@ def required(data: Mapping[str, Any], name: str, kind: type) -> Any:
     Raises:
         BadMessage: it is absent or of another type.
     """
-    value = data.get(name)
+    value = data.get(name) if isinstance(data, Mapping) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BadMessage(f"{name}: wanted {kind.__name__}")
     return value
@@ -93,6 +93,8 @@ def check_result(data: Mapping[str, Any]) -> None:
         required(data, name, int)
     for name in ("node", "verdict", "reason"):
         required(data, name, str)
+    if data.get("deadline_us") is not None:  # any other kind would be read as none, and every result be in time
+        required(data, "deadline_us", int)
     required(data, "simulated", bool)
     required(required(data, "recipe", dict), "rev", str)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
+
+MOST_NUMBER, MOST_INTEGER = 1e9, 10**12
+"""Of whatever unit: seconds, milliseconds as whole numbers, pixels, MiB."""
 
 
 class Section(BaseModel):
@@ -15,6 +18,16 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _numbers_fit(self) -> Self:
+        """What no clock could wait for and no array could hold would fail long after the start."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            most = MOST_INTEGER if isinstance(value, int) else MOST_NUMBER
+            if isinstance(value, (int, float)) and abs(value) > most:
+                raise ValueError(f"{name}: wanted at most {most:g}, got {str(value)[:40]}")
+        return self
 
 
 class RelativePath:

@@ -15,7 +15,7 @@ class CameraSection(Section):
 
     rate_fps: float | None = Field(
         None,
-        gt=0,
+        ge=1e-6,
         le=10_000,
         title="Rate",
         description="Frames per second; null: as fast as frames can be had. For live sources: the rate at which frames"

@@ -52,6 +52,8 @@ class GuardReferences(Section):
                 raise ValueError(f"{name} is no base64: {error}") from error
             if got != wanted:
                 raise ValueError(f"{name} holds {got} bytes, wanted {wanted}")
+        if not np.isfinite(unpacked_values(self.detail)).all():  # a comparison with NaN is false: nothing were blurred
+            raise ValueError("detail holds a value that is no number")
         return self
 
 

@@ -49,10 +49,13 @@ class ClassifyDecoder:
                 got=", ".join(f"{o.shape} {o.dtype}" for o in outputs),
             )
         values = self._real(outputs[0][0])
+        if self.spec.softmax:
+            with np.errstate(over="ignore"):  # told below
+                values = values / np.float32(self.spec.temperature)
         if not np.isfinite(values).all():
             raise InvalidOutput("the model's output is damaged: a value is NaN or infinite")
         if self.spec.softmax:
-            return Classes(softmax(values / np.float32(self.spec.temperature)))
+            return Classes(softmax(values))
         if values.min() < -1e-3 or abs(float(values.sum()) - 1) > 0.05:
             raise InvalidOutput(
                 "the model's output is no list of probabilities",

@@ -121,4 +121,4 @@ class Access:
 
 
 def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode(), wanted.encode())
+    return hmac.compare_digest(given.encode(errors="surrogatepass"), wanted.encode())  # headers are not always UTF-8

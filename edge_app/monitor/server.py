@@ -15,12 +15,16 @@ from importlib import resources
 from typing import Any, Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from edge_app import threads
 from edge_app.errors import BusError, EdgeAppError
 from edge_app.monitor.access import Access, parse_address
 
 log = logging.getLogger(__name__)
+http_log = logging.getLogger(f"{__name__}.http")
+http_log.addFilter(lambda record: not isinstance((record.exc_info or (None, None))[1], HttpProcessingError))
+"""What is no HTTP is answered with 400: a port scan must not fill the log with tracebacks."""
 
 START_S = 10.0
 CLOSE_S = 1.0
@@ -119,6 +123,7 @@ class Server:
         runner = web.AppRunner(
             self._application(),
             access_log=None,
+            logger=http_log,
             shutdown_timeout=CLOSE_S,
             keepalive_timeout=KEEPALIVE_S,
             handler_cancellation=True,  # a stream that has nothing to send would not notice that its browser is gone

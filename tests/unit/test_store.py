@@ -127,6 +127,18 @@ def test_a_damaged_version_gives_way_to_the_one_before_and_is_told(tmp_path: Pat
     assert (version, card.folder, len(alarms)) == (None, toy_model, 1)
 
 
+def test_a_version_that_can_not_be_read_gives_way_too(tmp_path: Path, toy_model: Path) -> None:
+    """As of a bad block: /proc/self/mem is a file that is there, and gives an error where it is read."""
+    made = pipeline(tmp_path, toy_model)
+    store = store_of(made, "line")
+    old, new = (push(store, files_to_push(tmp_path, toy_model)) for _ in range(2))
+    store.put_in_force((new, old))
+    (store.folder / new / "more.bin").unlink()
+    (store.folder / new / "more.bin").symlink_to("/proc/self/mem")
+    _, version, alarms = model_at_start(made, "line")
+    assert (version, [alarm.name for alarm in alarms]) == (old, ["UPDATE_FAILED"])
+
+
 def test_another_model_in_the_yaml_has_the_last_word(tmp_path: Path, toy_model: Path) -> None:
     made = pipeline(tmp_path, toy_model)
     store = store_of(made, "line")

@@ -171,6 +171,14 @@ def test_a_folder_that_can_not_serve_is_one_error(
     assert str(tmp_path) in (caught.value.where or "")
 
 
+@pytest.mark.parametrize("pattern", ["/abs", "", "**x"])
+def test_a_pattern_that_is_none_is_one_error(pattern: str, tmp_path: Path) -> None:
+    folder_of(tmp_path, "a.png")
+    with pytest.raises(CameraError) as caught:
+        camera(tmp_path, pattern=pattern)
+    assert caught.value.where == "camera.pattern"
+
+
 def test_an_unreadable_folder(tmp_path: Path) -> None:
     folder_of(tmp_path, "a.png").chmod(0)
     caller = os.geteuid()

@@ -92,6 +92,8 @@ def test_what_is_no_picture(content: bytes, why: str, tmp_path: Path) -> None:
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(BrokenPicture, match="No such file"):
         load_bgr(tmp_path / "gone.png")
+    with pytest.raises(BrokenPicture, match="null byte"):
+        load_bgr(tmp_path / "a\0b.png")
 
 
 def test_deep_pictures_keep_their_upper_bits_and_alpha_is_dropped(tmp_path: Path) -> None:

@@ -100,6 +100,13 @@ def test_what_is_no_video_is_one_error(content: bytes | None, name: str, got: st
     assert got in (caught.value.got or "")
 
 
+@pytest.mark.parametrize("url", ["rtsp://host:abc/x", "rtsp://host:99999/x", "rtsp://[::1/x", "rtsp://a..b/x"])
+def test_what_is_no_url_is_one_error(url: str) -> None:
+    with pytest.raises(CameraError) as caught:
+        camera(url)
+    assert caught.value.where == url
+
+
 @pytest.mark.parametrize("path", ["63", "/dev/video63"])
 def test_a_device_that_is_not_there(path: str) -> None:
     with pytest.raises(CameraError) as caught:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 import zmq
-from wire_samples import RECIPE, config, outlet, until, until_subscribed
+from wire_samples import RECIPE, config, identity, outlet, until, until_subscribed
 from wire_samples import Line as Sealing
 
 import edge_app
 from edge_app.client import CommandRefused, Delivery, Line, NoAnswer
 from edge_app.client.followed import MAX_READY
-from edge_app.results import Code, Outlet, RefusedError, Reply, Request
+from edge_app.results import Code, Outlet, RefusedError, Reply, Request, wire
 from edge_app.verdict import Reason
 
 
@@ -123,13 +123,15 @@ def test_a_node_that_stops_is_a_fault_after_three_heartbeats(node: Outlet, line:
     assert [e["mode"] for e in line.events() if e["kind"] == "state"][-1] == "STOPPED"
 
 
-def test_garbage_from_a_publisher_is_counted_and_passed_over() -> None:
+def test_garbage_from_a_publisher_is_counted_and_passed_over(sealing: Sealing) -> None:
+    whole = wire.result(sealing.seal(), identity(), None, (), None)
     context = zmq.Context()
     pub = context.socket(zmq.PUB)
     port = pub.bind_to_random_port("tcp://127.0.0.1")
     bodies = [b"", b"\xff\x00", b"[" * 10_000, b"[]", b'{"v":1,"kind":"result","node":"l1/st3"}',
               b'{"v":2,"kind":"result","node":"l1/st3","epoch":"e","seq":1}',
-              json.dumps({"v": 1, "kind": "result", "node": "l1/st3", "epoch": "e", "seq": True}).encode()]
+              json.dumps({"v": 1, "kind": "result", "node": "l1/st3", "epoch": "e", "seq": True}).encode(),
+              *(wire.encode({**whole, **change}) for change in ({"deadline_us": "soon"}, {"recipe": []}))]
     with Line(f"tcp://127.0.0.1:{port}", None) as line:
         while line.bad_messages == 0:
             pub.send_multipart([b"v1/result/l1/st3/", b"first"])

@@ -65,6 +65,10 @@ def first(data: Any) -> Any:
         (lambda d: first(d)["references"].update(count=8), "wanted 1280"),
         (lambda d: first(d)["references"].update(columns="%%%"), "columns is no base64"),
         (lambda d: first(d)["references"].update(detail=""), "detail holds 0 bytes, wanted 36"),
+        (
+            lambda d: first(d)["references"].update(detail=packed_values(np.full(9, np.nan, np.float32))),
+            "no number",
+        ),
         (lambda d: first(d).update(name="few"), "products of the same name: few"),
         (lambda d: d.update(products=[]), "at least 1"),
         (lambda d: d.update(version=2), "version"),

@@ -141,6 +141,17 @@ def test_an_override_of_any_kind_gets_one_error(pipeline_file: Path, value: str)
     error_of(pipeline_file, f"model.path={value}")
 
 
+@pytest.mark.parametrize(
+    "override",
+    [
+        "judge.default.max_count=" + "9" * 23, "judge.default.min_size_px=1e300", "results.journal.keep_days=1e300",
+        "update.load_s=1e300", "runtime.timeout_ms=" + "9" * 26, "camera.rate_fps=1e-300", "camera.frames=" + "9" * 400,
+    ],
+)  # fmt: skip
+def test_a_number_that_nothing_could_hold_is_refused_before_the_start(pipeline_file: Path, override: str) -> None:
+    error_of(pipeline_file, override)
+
+
 def test_what_is_merged_in_counts_as_written_there(pipeline_file: Path) -> None:
     rules = "judge: {classes: {open: &o {score: 0.5, max_count: 1}, short: {<<: *o, score: 0.6}}}\n"
     pipeline_file.write_text(GOOD + rules)

@@ -279,6 +279,9 @@ def test_classifier_refuses_damage():
     for bad in ([[0.2, np.nan, 0.3]], [[0.2, 0.5, 3.0]], [[1.2, -0.5, 0.3]], [[0.2, 0.8]]):
         with pytest.raises(InvalidOutput):
             decode([np.float32(bad)])
+    logits = ClassifyDecoder(HeadSpec("classify", 3, softmax=True, temperature=0.5), [Output("out", (1, 3))])
+    with pytest.raises(InvalidOutput):  # finite, and infinite once they are divided: their shares would be NaN
+        logits([np.float32([[3e38, 3e38, 0]])])
     with pytest.raises(ConfigError, match="scale and zero point"):
         ClassifyDecoder(HeadSpec("classify", 3), [Output("out", (1, 3), "uint8")])
 

@@ -66,6 +66,31 @@ def server() -> Iterator[Server]:
     assert not made.alive
 
 
+def raw(server: Server, request: bytes) -> bytes:
+    """The first line of the answer to bytes."""
+    host, port = server.url.removeprefix("http://").rstrip("/").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(request)
+        return connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize("header", [b"Authorization: Bearer \xff\xfe", b"Cookie: edge_app_PORT=\xff\xfe"])
+def test_a_token_in_other_bytes_is_refused_as_any_other(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    server = serve(TOKEN)
+    port = server.url.rstrip("/").rsplit(":", 1)[1].encode()
+    assert b" 401 " in raw(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n%b\r\n\r\n" % header.replace(b"PORT", port))
+    server.close()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"])
+def test_what_is_no_http_is_answered_and_fills_no_log(
+    server: Server, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert b" 400 " in raw(server, garbage)
+    assert not caplog.records
+
+
 def get(url: str, headers: dict[str, str] | None = None, method: str = "GET") -> tuple[int, str]:
     request = urllib.request.Request(url, headers=headers or {}, method=method)
     try:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from edge_app.config.manifest import Artifact
 from edge_app.config.save import set_canary
-from edge_app.detections import Classes, Detections
+from edge_app.detections import Classes, Detections, iou
 from edge_app.engine import Engine, fit_of, source_of, tensor_of
 from edge_app.errors import InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
@@ -115,13 +115,7 @@ def difference_of_classes(expected: Classes, found: Classes) -> str | None:
 
 
 def _has(others: Detections, one: Detections, index: int) -> bool:
-    box = one.boxes_px[index]
-    low = np.maximum(box[:2], others.boxes_px[:, :2])
-    high = np.minimum(box[2:], others.boxes_px[:, 2:])
-    inner = np.prod(np.clip(high - low, 0, None), axis=1)
-    areas = np.prod(others.boxes_px[:, 2:] - others.boxes_px[:, :2], axis=1)
-    iou = inner / np.maximum(np.prod(box[2:] - box[:2]) + areas - inner, 1e-9)
-    near = (iou >= IOU_AT_LEAST) & (others.labels == one.labels[index])
+    near = (iou(one.boxes_px[index], others.boxes_px) >= IOU_AT_LEAST) & (others.labels == one.labels[index])
     return bool((near & (np.abs(others.scores - one.scores[index]) <= SCORE_TOLERANCE)).any())
 
 

@@ -44,6 +44,14 @@ class Detections:
         return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int32))
 
 
+def iou(box: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Intersection over union of one box [4] with others [N, 4]."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    inner = np.prod(np.clip(high - low, 0, None), axis=1)
+    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - inner
+    return np.asarray(inner / np.maximum(union, 1e-9), np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class Classes:
     """Scores of a classifier: float32 [C], summing to 1, in the order of the model's label list."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +12,10 @@ import numpy.typing as npt
 from edge_app.config.judge import Judge
 from edge_app.detections import Detections
 from edge_app.judge import Recipe, judge, make_recipe
-from edge_app.toolchain.dataset import Dataset, pictures_in, read_picture, read_truth
+from edge_app.toolchain.dataset import Dataset, pictures_in, read_picture, read_truth, spread
 from edge_app.toolchain.metrics import Truth, average_precision, operating_point
 from edge_app.verdict import Verdict
 
-T = TypeVar("T")
-LOWEST_SCORE = 0.001
-"""COCO's habit: the precision curve needs detections down to here."""
 MAX_DETECTIONS = 1000
 Predict = Callable[[npt.NDArray[np.uint8]], Detections]
 Track = Callable[[Sequence[Path]], Iterable[Path]]
@@ -95,13 +91,6 @@ def good_parts(looked: Looked, good: Looked | None) -> Looked | None:
     if good is None:
         return own if clean else None
     return Looked(own.files + good.files, own.found + good.found, own.truth + good.truth)
-
-
-def spread(items: Sequence[T], limit: int | None) -> list[T]:
-    """At most `limit` items, evenly spread."""
-    if limit is None or limit >= len(items):
-        return list(items)
-    return [items[index * len(items) // limit] for index in range(limit)]
 
 
 def report(

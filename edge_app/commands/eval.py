@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
 
 def predictor(card: ModelCard, args: argparse.Namespace) -> Any:
     """BGR picture to detections down to a very low score, on the runtime asked for."""
-    from edge_app.evaluate import LOWEST_SCORE
     from edge_app.plans import open_plan
     from edge_app.predictor import Predictor
+    from edge_app.toolchain.metrics import LOWEST_SCORE
 
     kind = PlanKind.CPU if args.runtime == "cpu" else PlanKind(args.plan)
     thresholds = np.full(len(card.labels), LOWEST_SCORE, np.float32)

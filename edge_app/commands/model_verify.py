@@ -16,7 +16,7 @@ from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.model import model_folder
 from edge_app.runtime.qnn import is_simulator
 from edge_app.toolchain import agreement, compile, drift, graph, measure, remake, verify
-from edge_app.toolchain.dataset import pictures_in, read_dataset
+from edge_app.toolchain.dataset import pictures_in, read_dataset, spread
 from edge_app.toolchain.golden import golden_samples
 from edge_app.toolchain.measure import Sample, Side
 from edge_app.toolchain.quantize import prepare
@@ -79,7 +79,7 @@ def _samples(args: argparse.Namespace, manifest: Manifest) -> tuple[list[Sample]
             got="nothing there",
         )
     if args.data.is_dir() and not (args.data / "data.yaml").is_file():
-        files = measure.spread(pictures_in(args.data), args.limit)
+        files = spread(pictures_in(args.data), args.limit)
         classes = manifest.labels if manifest.task == "classify" else ()
         samples = measure.in_folders(files, classes)
         return samples, args.data.name + " (no labels)" * (samples[0].label is None)

@@ -22,9 +22,9 @@ from onnx import ModelProto, NodeProto, helper
 from edge_app.errors import ConfigError, RuntimeFault
 from edge_app.toolchain import htp
 from edge_app.toolchain.graph import Index, drop_dead, inferred, load, save
+from edge_app.toolchain.remake import EDGES
 from edge_app.toolchain.socs import Soc
 
-EDGES = frozenset({"QuantizeLinear", "DequantizeLinear"})
 Compile = Callable[[Sequence[Path], Sequence[Path]], None]
 """Compiles segments: QDQ files to ONNX files of one EPContext node each."""
 
@@ -201,16 +201,9 @@ def _segment(model: ModelProto, names: frozenset[str], title: str) -> ModelProto
     outputs = [name for node in nodes if node.name in names for name in node.output if name in outside]
     constants = [tensor for tensor in model.graph.initializer if any(tensor.name in node.input for node in nodes)]
     graph = helper.make_graph(
-        nodes, title, [_info(index, name) for name in inputs], [_info(index, name) for name in outputs], constants
+        nodes, title, [index.info(name) for name in inputs], [index.info(name) for name in outputs], constants
     )
     return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
-
-
-def _info(index: Index, tensor: str) -> onnx.ValueInfoProto:
-    info = onnx.ValueInfoProto()
-    info.name = tensor
-    info.type.CopyFrom(index.types[tensor])
-    return info
 
 
 def compiled(parts: Cut, compile_segments: Compile, folder: Path) -> ModelProto:
@@ -250,7 +243,7 @@ def compiled(parts: Cut, compile_segments: Compile, folder: Path) -> ModelProto:
         present = {entry.domain for entry in plan.opset_import}
         plan.opset_import.extend(entry for entry in made.opset_import if entry.domain not in present)
     made_here = [name for node in plan.graph.node for name in node.output if name not in index.outputs]
-    plan.graph.value_info.extend(_info(index, name) for name in made_here if name in index.types)
+    plan.graph.value_info.extend(index.info(name) for name in made_here if name in index.types)
     used = {name for node in plan.graph.node for name in node.input}
     kept = [tensor for tensor in plan.graph.initializer if tensor.name in used]
     del plan.graph.initializer[:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -15,6 +16,8 @@ from edge_app.config.load import read_yaml
 from edge_app.errors import ConfigError
 from edge_app.listing import read_lines, read_text
 from edge_app.toolchain.metrics import Truth
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,13 @@ def pictures_in(folder: Path) -> list[Path]:
             got=f"{len(list(folder.iterdir()))} other entries",
         )
     return found
+
+
+def spread(items: Sequence[T], limit: int | None) -> list[T]:
+    """At most `limit` items, evenly spread."""
+    if limit is None or limit >= len(items):
+        return list(items)
+    return [items[index * len(items) // limit] for index in range(limit)]
 
 
 def read_picture(file: Path) -> npt.NDArray[np.uint8]:

@@ -54,6 +54,13 @@ class Index:
         graph = self.model.graph
         return {info.name: info.type for info in (*graph.input, *graph.value_info, *graph.output)}
 
+    def info(self, tensor: str) -> onnx.ValueInfoProto:
+        """A tensor as graphs declare their inputs and outputs; its type must be known."""
+        info = onnx.ValueInfoProto()
+        info.name = tensor
+        info.type.CopyFrom(self.types[tensor])
+        return info
+
     def shape(self, tensor: str) -> Shape | None:
         """Static shape of a tensor; None where it is not known or not static."""
         if tensor in self.initializers:

@@ -11,11 +11,13 @@ from onnx import ModelProto
 from edge_app.config.load import load_manifest
 from edge_app.errors import ConfigError, ModelError
 from edge_app.toolchain.calibration import Ranges, choose
-from edge_app.toolchain.cut import EDGES, cut
+from edge_app.toolchain.cut import cut
+from edge_app.toolchain.dataset import spread
 from edge_app.toolchain.graph import Index
-from edge_app.toolchain.measure import Sample, Step, noise_to_signal, run_cpu, samples_of, spread
+from edge_app.toolchain.measure import Sample, Step, noise_to_signal, run_cpu, samples_of
 from edge_app.toolchain.quantize import Prepared
 from edge_app.toolchain.quantize_model import from_encodings
+from edge_app.toolchain.remake import EDGES
 from edge_app.toolchain.sensitivity import with_tensors_quantized
 
 RANKING_PICTURES = 4

@@ -93,6 +93,37 @@ def import_model(model: ModelProto, given: Given, where: str) -> Imported:
     """
     metadata = graph.metadata(model)
     fixes: list[str] = []
+    model = _cleaned(model, given, metadata, fixes, where)
+    size = size_of(model, where)
+    if given.size not in (None, (size[1], size[0])):
+        raise ConfigError(
+            "the model has a fixed input size, another than was asked for",
+            where=where,
+            wanted=f"--size {size[1]}x{size[0]}, or none",
+            got=f"--size {'x'.join(map(str, given.size or ()))}",
+            remedy="export it with open (dynamic) height and width",
+        )
+    named = given.labels or labels_in(metadata)
+    classes = None if named is None else len(named)
+    model, taken_off = heads.without_nms(model, size, classes, where)
+    if taken_off:
+        fixes.append(f"NMS taken off ({taken_off} nodes): its result has no static shape; the C decode does it")
+        model = graph.inferred(model, where)
+    check_shapes(model, where)
+    head = heads.recognise(model, size, classes, given.task, where)
+    if given.head is not None:
+        head = head.model_copy(update={"kind": given.head})
+    notes: list[str] = []
+    labels = _labels(named, heads.label_count(model, head), notes, where)
+    graph.set_metadata(model, metadata)
+    image = image_of(model, size, given, metadata, head, notes, where)
+    result = Imported(model, image, head, labels, metadata, fixes, notes)
+    _explain_head(result, size)
+    return result
+
+
+def _cleaned(model: ModelProto, given: Given, metadata: dict[str, str], fixes: list[str], where: str) -> ModelProto:
+    """Static, of a known opset, folded, without dead nodes and shared biases; `fixes` says what was done."""
     if any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node):
         raise ModelError(
             "the model is quantised already",
@@ -111,28 +142,12 @@ def import_model(model: ModelProto, given: Given, where: str) -> Imported:
         fixes.append(f"{named} nodes without a name of their own named")
     if copies := graph.unshare_initializers(model):
         fixes.append(f"{copies} shared initializers un-shared (convs that share a bias would run in float on the HTP)")
-    model = graph.inferred(model, where)
-    labels = given.labels or labels_in(metadata)
-    size = size_of(model, where)
-    if given.size not in (None, (size[1], size[0])):
-        raise ConfigError(
-            "the model has a fixed input size, another than was asked for",
-            where=where,
-            wanted=f"--size {size[1]}x{size[0]}, or none",
-            got=f"--size {'x'.join(map(str, given.size or ()))}",
-            remedy="export it with open (dynamic) height and width",
-        )
-    model, taken_off = heads.without_nms(model, size, None if labels is None else len(labels), where)
-    if taken_off:
-        fixes.append(f"NMS taken off ({taken_off} nodes): its result has no static shape; the C decode does it")
-        model = graph.inferred(model, where)
-    check_shapes(model, where)
-    head = heads.recognise(model, size, None if labels is None else len(labels), given.task, where)
-    if given.head is not None:
-        head = head.model_copy(update={"kind": given.head})
-    count = heads.label_count(model, head)
-    notes: list[str] = []
-    if labels is None:
+    return graph.inferred(model, where)
+
+
+def _labels(named: tuple[str, ...] | None, count: int | None, notes: list[str], where: str) -> tuple[str, ...]:
+    """The labels that were given or found, else made-up ones; they must be as many as the head has."""
+    if named is None:
         if count is None:
             raise ConfigError(
                 "the labels of this model are not known, nor how many there are",
@@ -141,17 +156,11 @@ def import_model(model: ModelProto, given: Given, where: str) -> Imported:
                 got="none in the file",
                 remedy="one label a line, in the model's order",
             )
-        labels = tuple(f"class_{number}" for number in range(count))
         notes.append(f"the file names no labels: called class_0 .. class_{count - 1}; give --labels for real names")
-    if count is not None and count != len(labels):
-        raise ConfigError(
-            "the labels do not fit the model", where=where, wanted=f"{count} labels", got=str(len(labels))
-        )
-    graph.set_metadata(model, metadata)
-    image = image_of(model, size, given, metadata, head, notes, where)
-    result = Imported(model, image, head, labels, metadata, fixes, notes)
-    _explain_head(result, size)
-    return result
+        return tuple(f"class_{number}" for number in range(count))
+    if count is not None and count != len(named):
+        raise ConfigError("the labels do not fit the model", where=where, wanted=f"{count} labels", got=str(len(named)))
+    return named
 
 
 def write_folder(imported: Imported, given: Given, folder: Path, source: Path) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import eq
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,13 @@ from edge_app.preprocess import Geometry
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.ort import keep_products_exact
 from edge_app.toolchain.calibration import tensor
-from edge_app.toolchain.dataset import Dataset, read_picture, read_truth
-from edge_app.toolchain.metrics import Truth, average_precision
+from edge_app.toolchain.dataset import Dataset, read_picture, read_truth, spread
+from edge_app.toolchain.metrics import LOWEST_SCORE, Truth, average_precision
 
 Array = npt.NDArray[Any]
 Outputs = tuple[Array, ...]
 Found = Detections | Classes
 Step = Callable[[int, int], None]
-T = TypeVar("T")
-LOWEST_SCORE = 0.001
 PSEUDO_TRUTH_SCORE = 0.3
 """Without labels, what the float model finds at or above this is taken as the truth to agree with."""
 SURE_AT = 0.6
@@ -89,13 +87,6 @@ def labelled(dataset: Dataset, labels: Sequence[str], limit: int | None) -> list
         truth = read_truth(picture, pixels.shape, dataset.names, labels)
         result.append(Sample(picture.file.name, _digest(picture.file), pixels, truth))
     return result
-
-
-def spread(items: Sequence[T], limit: int | None) -> list[T]:
-    """At most `limit` items, evenly spread."""
-    if limit is None or limit >= len(items):
-        return list(items)
-    return [items[index * len(items) // limit] for index in range(limit)]
 
 
 def run_cpu(

@@ -20,6 +20,8 @@ from pycocotools.cocoeval import COCOeval
 from edge_app.detections import Detections
 from edge_app.errors import ConfigError
 
+LOWEST_SCORE = 0.001
+"""COCO's habit: the precision curve needs detections down to here."""
 IOU_50 = 0.5
 
 

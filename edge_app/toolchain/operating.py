@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.detections import Detections
+from edge_app.detections import Detections, iou
 from edge_app.errors import ConfigError
 from edge_app.toolchain.metrics import IOU_50, Truth
 
@@ -309,14 +309,6 @@ def _hits(boxes: Scores, real: Scores) -> Iterator[bool]:
         if hit:
             free[int(overlaps.argmax())] = False
         yield hit
-
-
-def iou(box: Scores, others: Scores) -> Scores:
-    """Intersection over union of one box [4] with others [N, 4]."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    inner = np.prod(np.clip(high - low, 0, None), axis=1)
-    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - inner
-    return np.asarray(inner / np.maximum(union, 1e-9), np.float32)
 
 
 def f1_curve(hit: Flags, boxes: int) -> npt.NDArray[np.float64]:

@@ -88,17 +88,10 @@ def _alone(model: ModelProto, kind: str) -> ModelProto:
     index = Index(model)
     node: NodeProto = next(n for n in model.graph.node if n.op_type == kind)
     constants = [index.initializers[name] for name in node.input if name in index.initializers]
-    inputs = [_info(index, name) for name in dict.fromkeys(index.dynamic_inputs(node))]
-    outputs = [_info(index, name) for name in node.output if name and name in index.types]
+    inputs = [index.info(name) for name in dict.fromkeys(index.dynamic_inputs(node))]
+    outputs = [index.info(name) for name in node.output if name and name in index.types]
     return onnx.helper.make_model(
         onnx.helper.make_graph([node], kind, inputs, outputs, constants),
         opset_imports=[onnx.helper.make_opsetid("", graph.opset(model))],
         ir_version=model.ir_version,
     )
-
-
-def _info(index: Index, name: str) -> onnx.ValueInfoProto:
-    info = onnx.ValueInfoProto()
-    info.name = name
-    info.type.CopyFrom(index.types[name])
-    return info

@@ -23,6 +23,7 @@ from edge_app.toolchain import calibration, graph, measure, rescue, sensitivity
 from edge_app.toolchain.audit import count_macs
 from edge_app.toolchain.calibration import CalibrationSet, Ranges
 from edge_app.toolchain.compile import plain
+from edge_app.toolchain.dataset import spread
 from edge_app.toolchain.quantize import (
     Prepared,
     Recipe,
@@ -242,7 +243,7 @@ def _rescued_if_needed(
     made: _Made, files: Sequence[Path], options: Options, work: Path, report: Report, progress: Progress
 ) -> tuple[Prepared, Ranges, Recipe]:
     """Tries the rescue where it is asked for or the outputs are too far from float, and keeps what is nearer."""
-    samples = measure.samples_of(measure.spread(files, COMPARED_PICTURES))
+    samples = measure.samples_of(spread(files, COMPARED_PICTURES))
     float_model = made.prepared.model.SerializeToString()
     wanted = measure.run_cpu(float_model, made.prepared.image, samples)
 

@@ -4,8 +4,6 @@
 
 #include "kernels.h"
 
-/* Whether the kernels of kernel_avx2.c run here: AVX2, and the fused multiply-add that comes with it. */
-int ea_has_avx2(void);
 const char *ea_simd_name(void); /* "avx2", "neon" or "none" */
 void ea_run(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch, int path);
 

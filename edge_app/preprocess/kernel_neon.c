@@ -17,12 +17,12 @@
 #include "measure_frame.h"
 
 void ea_run_neon(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch) {
+    if (plan->spec.method == EA_SAMPLE) {
+        measure_frame(plan, frame, out, scratch);
+        return;
+    }
     const int windows = plan->source_rows != NULL;
     run_rows(plan, frame, out, scratch, windows ? NULL : choose_row(plan), windows ? choose_row(plan->source_rows) : NULL);
-}
-
-void ea_measure_neon(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch) {
-    measure_frame(plan, frame, result, scratch);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* The plain path: the meaning of the others, and what runs where there is neither AVX2 nor NEON. */
 #include "emit_factors.h"
 #include "kernels.h"
+#include "measure.h"
 
 static void interleave(const uint8_t *const in[3], uint8_t *out, ea_columns columns) {
     for (int32_t i = columns.first; i < columns.end; i++)
@@ -51,7 +52,8 @@ static void bilinear_row(const ea_plan *plan, const uint8_t *frame, int32_t j, e
 }
 
 void ea_run_scalar(const ea_plan *plan, const uint8_t *frame, void *out, void *scratch) {
-    run_rows(plan, frame, out, scratch, bilinear_row, bilinear_row);
+    if (plan->spec.method == EA_SAMPLE) ea_measure_scalar(plan, frame, out, scratch);
+    else run_rows(plan, frame, out, scratch, bilinear_row, bilinear_row);
 }
 
 size_t ea_scratch_bytes(const ea_plan *plan) {

@@ -1,6 +1,7 @@
-/* The resize kernels. Every path gives the same bits.
+/* The kernels. Every path gives the same bits.
  *
- * frame: ea_frame_bytes(spec) readable bytes. out: ea_tensor_bytes(spec) writable bytes, aligned to the element.
+ * frame: ea_frame_bytes(spec) readable bytes. out: ea_tensor_bytes(spec) writable bytes, aligned to the element; with a plan
+ * of method EA_SAMPLE an ea_measures (measure.h).
  * scratch: ea_scratch_bytes(plan) writable bytes, aligned to 64.
  * Only the picture's window of the tensor is written; ea_fill_padding writes the rest, once.
  */

@@ -1,7 +1,6 @@
-/* The plain way to measure a frame, and the choice of the path. */
+/* The plain way to measure a frame. */
 #include "measure.h"
 
-#include "dispatch.h"
 #include "pixel.h"
 #include "scratch.h"
 
@@ -51,19 +50,4 @@ static ea_edges edges_of(const uint8_t *steps, int32_t n, int limit) {
 
 void ea_measure_scalar(const ea_plan *plan, const uint8_t *frame, ea_measures *m, void *scratch) {
     measure_frame(plan, frame, m, scratch);
-}
-
-void ea_measure(const ea_plan *plan, const uint8_t *frame, ea_measures *m, void *scratch, int path) {
-    if (path == EA_PATH_SIMD && plan->groups > 0) {
-#if defined(__x86_64__)
-        if (ea_has_avx2()) {
-            ea_measure_avx2(plan, frame, m, scratch);
-            return;
-        }
-#elif defined(__aarch64__)
-        ea_measure_neon(plan, frame, m, scratch);
-        return;
-#endif
-    }
-    ea_measure_scalar(plan, frame, m, scratch);
 }

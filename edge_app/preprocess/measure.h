@@ -15,14 +15,9 @@ typedef struct {
     float luma_rows[EA_MEASURE_ROWS], edge_rows[EA_MEASURE_ROWS];
 } ea_measures;
 
-/* plan: of method EA_SAMPLE, to a gray tensor of at most EA_MEASURE_COLUMNS x EA_MEASURE_ROWS.
- * scratch: ea_scratch_bytes(plan) writable bytes, aligned to 64. */
-void ea_measure(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch, int path);
-
+/* What ea_run makes with a plan of method EA_SAMPLE, to a gray tensor of at most EA_MEASURE_COLUMNS x EA_MEASURE_ROWS; here
+ * by the scalar path. */
 void ea_measure_scalar(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
-/* Only for plans with groups. */
-void ea_measure_avx2(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
-void ea_measure_neon(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
 
 /* Of the steps of one direction, those from a size on. */
 typedef struct {

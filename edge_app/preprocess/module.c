@@ -161,8 +161,7 @@ static int run_unlocked(held_plan *held, const void *frame, void *out, int path)
         return -1;
     }
     Py_BEGIN_ALLOW_THREADS
-    if (held->plan->spec.method == EA_SAMPLE) ea_measure(held->plan, frame, out, ea_aligned64(scratch), path);
-    else ea_run(held->plan, frame, out, ea_aligned64(scratch), path);
+    ea_run(held->plan, frame, out, ea_aligned64(scratch), path);
     Py_END_ALLOW_THREADS
     if (held->scratch == NULL) held->scratch = scratch;
     else free(scratch);

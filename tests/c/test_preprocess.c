@@ -17,12 +17,8 @@ static uint64_t hash_of_path(const ea_plan *plan, const uint8_t *frame, int path
     const int measures = plan->spec.method == EA_SAMPLE;
     const size_t bytes = measures ? sizeof(ea_measures) : ea_tensor_bytes(&plan->spec);
     void *out = must(malloc(bytes)), *scratch = must(aligned_alloc(64, (ea_scratch_bytes(plan) + 63) / 64 * 64));
-    if (measures) {
-        ea_measure(plan, frame, out, scratch, path);
-    } else {
-        ea_fill_padding(plan, out);
-        ea_run(plan, frame, out, scratch, path);
-    }
+    if (!measures) ea_fill_padding(plan, out);
+    ea_run(plan, frame, out, scratch, path);
     uint64_t hash = hashed(HASH_START, out, bytes);
     free(scratch);
     free(out);

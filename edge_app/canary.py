@@ -134,7 +134,7 @@ def load_canary(card: ModelCard) -> Canary | None:
         outputs = {name: np.ascontiguousarray(arrays[name]) for name in arrays.files}
     frame = _frame(canary_picture(stored.picture, card.folder))
     infos = tuple(TensorInfo(name, array.shape, array.dtype) for name, array in outputs.items())
-    firm = _firm(card)
+    firm = firm_scores(card)
     decode = card.decoder(infos, firm * np.float32(0.5), card.head)
     geometry = Plan(source_of(frame), tensor_of(card.input), fit_of(card.input)).geometry
     expected = decode(tuple(outputs.values()), geometry)
@@ -145,8 +145,8 @@ def load_canary(card: ModelCard) -> Canary | None:
         raise ModelError(error.what, where=str(file), wanted=error.wanted, got=error.got, remedy=remedy) from error
 
 
-def _firm(card: ModelCard) -> Scores:
-    """[C] the manifest's operating scores."""
+def firm_scores(card: ModelCard) -> Scores:
+    """[C] the manifest's operating scores: what the canary's picture shows at or above must be found again."""
     return np.array([card.score.get(label, DEFAULT_SCORE) for label in card.labels], np.float32)
 
 
@@ -187,7 +187,7 @@ def record_canary(card: ModelCard, picture: str, file_name: str = "canary.npz") 
         )
     frame = _frame(canary_picture(picture, card.folder))
     session = open_cpu(card.file)
-    firm = _firm(card)
+    firm = firm_scores(card)
     engine = Engine(session, card.input, card.decoder(session.outputs, firm, card.head))
     work = engine.bind()
     engine.preprocess(frame, work)

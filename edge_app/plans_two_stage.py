@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.canary import Canary, load_canary
+from edge_app.canary import Canary, firm_scores, load_canary
 from edge_app.config.detector import Detector
 from edge_app.config.pipeline import Model, Pipeline
 from edge_app.config.tensor import Preprocess
@@ -96,8 +96,7 @@ def detector_canary(detector: Detector) -> Canary | None:
         ModelError: see `load_canary`.
     """
     card = detector_card(detector)
-    usual = np.array([card.score.get(label, DEFAULT_SCORE) for label in card.labels], np.float32)
-    return load_canary(card) if (detector_thresholds(detector, card) <= usual).all() else None
+    return load_canary(card) if (detector_thresholds(detector, card) <= firm_scores(card)).all() else None
 
 
 def detector_thresholds(detector: Detector, card: ModelCard) -> npt.NDArray[np.float32]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_app.canary import firm_scores
 from edge_app.config.base import Section
 from edge_app.config.judge import Judge
 from edge_app.config.load import load_manifest, read_yaml, validate
@@ -67,8 +68,11 @@ class Recipes:
         self.own = self._prepare(name, pipeline.judge)
         self.others = {other: self.load(other) for other in pipeline.recipes}
         rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]
-        self.thresholds = np.min([one.thresholds for one in rules], axis=0)
-        """[C] what the decoders must still return for any of them."""
+        needed = [one.thresholds for one in rules]
+        if card.task == "detect" and card.manifest is not None and card.manifest.canary is not None:
+            needed.append(firm_scores(card))
+        self.thresholds = np.min(needed, axis=0)
+        """[C] what the decoders must still return, for any of them and for the canary."""
 
     def load(self, name: str) -> Prepared:
         """Reads a recipe from its file, as it stands now.

@@ -12,7 +12,8 @@ import toys
 
 from edge_app.canary import Canary, difference, load_canary, record_canary
 from edge_app.commands.model_canary import run_canary
-from edge_app.config.pipeline import Model
+from edge_app.config.load import Document, validate
+from edge_app.config.pipeline import Model, Pipeline
 from edge_app.config.save import set_operating
 from edge_app.config.tensor import Preprocess
 from edge_app.detections import Classes, Detections
@@ -20,6 +21,7 @@ from edge_app.engine import Engine
 from edge_app.errors import ConfigError, InvalidOutput, ModelError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
 from edge_app.model import ModelCard, resolve
+from edge_app.placed import place_model
 from edge_app.predictor import load
 from edge_app.runtime.cpu import open_cpu
 from edge_app.toolchain.described import Given
@@ -174,3 +176,18 @@ def test_a_canary_is_seen_whole_where_the_pipeline_looks_at_a_part_of_its_frames
     session = open_cpu(card.file)
     decode = card.decoder(session.outputs, np.full(3, 0.5, np.float32), card.head)
     assert canary.prove(Engine(session, card.input, decode, region_px=(600, 400, 1200, 1000))) is None
+
+
+def test_a_recipe_stricter_than_the_canary_does_not_hide_it(folder: Path) -> None:
+    record_canary(card_of(folder), "bright.png")
+    data = {
+        "camera": {"type": "folder", "path": str(folder)},
+        "model": {"path": str(folder)},
+        "runtime": {"provider": "cpu", "warmup_runs": 0},
+        "limits": {"pacing": "offline"},
+        "judge": {"default": {"score": 0.9999, "marginal": 0.9998}},
+    }
+    made = validate(Document(folder / "strict.yaml", data), Pipeline)
+    placed = place_model(made, card_of(folder))
+    assert placed.mechanic is not None
+    assert placed.mechanic.self_test() is None

@@ -18,6 +18,7 @@ from edge_app.canary import record_canary
 from edge_app.config.detector import Detector
 from edge_app.config.judge import ClassRule, Judge
 from edge_app.config.pipeline import Model, Pipeline
+from edge_app.config.save import edit_manifest
 from edge_app.config.tensor import Preprocess
 from edge_app.detections import Classes, Detections
 from edge_app.engine import Engine, Work
@@ -226,6 +227,15 @@ def test_the_detectors_half_is_proven_by_its_canary(tmp_path: Path, toy_model: P
     assert "not found again" in (made.mechanic.self_test() or "")
     for without in ({**section, "score": 0.999}, {"path": str(toy_model)}):
         assert not placed(pipeline(tmp_path, toy_model, detector=without)).has_canary
+
+
+def test_a_canary_of_lower_scores_than_the_line_decodes_is_left_out(tmp_path: Path, toy_model: Path) -> None:
+    """Without scores in the manifest it is recorded down to 0.25, and the line asks for 0.5."""
+    detector = shutil.copytree(toy_model, tmp_path / "detector")
+    edit_manifest(detector, lambda tree: tree.pop("operating"))
+    cv2.imwrite(str(detector / "canary.png"), toys.detector_picture([(2, 3)], seed=6))
+    record_canary(resolve(Model(path=detector), Preprocess()), "canary.png")
+    assert not placed(pipeline(tmp_path, toy_model, detector={"path": str(detector), "margin": 0.0})).has_canary
 
 
 def test_a_classifier_finds_no_boxes(tmp_path: Path, toy_model: Path) -> None:

@@ -10,12 +10,12 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from edge_app.app import build, recipe_name
 from edge_app.commands.arguments import add_overrides, positive
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
+from edge_app.durable import write_whole
 from edge_app.errors import ConfigError, ExitCode
 from edge_app.profiling import Recorder, StageTimes, chrome_trace, stage_times
 from edge_app.summary import Summary
@@ -49,22 +49,15 @@ def run(args: argparse.Namespace) -> int:
             app.wait(5.0)
             app.close()
     summary, times = app.summary(), stage_times(recorder)
-    if args.trace is not None:
-        write(args.trace, chrome_trace(recorder, recipe_name(args.pipeline)))
-        people().print(f"trace: {args.trace}: open it in https://ui.perfetto.dev or chrome://tracing")
     if args.json:
         print_json({"summary": summary.document(), "stages": [asdict(stage) for stage in times]})
     else:
         show(summary, times)
+    if args.trace is not None:
+        trace = json.dumps(chrome_trace(recorder, recipe_name(args.pipeline)), separators=(",", ":"))
+        write_whole(args.trace, trace, "the trace", ConfigError)
+        people().print(f"trace: {args.trace}: open it in https://ui.perfetto.dev or chrome://tracing")
     return int(ExitCode.CHECK_FAILED if summary.lost else ExitCode.OK)
-
-
-def write(file: Path, trace: Any) -> None:
-    """Raises ConfigError where the file can't be written."""
-    try:
-        file.write_text(json.dumps(trace, separators=(",", ":")))
-    except OSError as error:
-        raise ConfigError("the trace can't be written", where=str(file), got=error.strerror or str(error)) from error
 
 
 def show(summary: Summary, times: list[StageTimes]) -> None:

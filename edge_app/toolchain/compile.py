@@ -27,7 +27,7 @@ from edge_app.verdict import PlanKind
 
 PROFILED_RUNS = 3
 HYBRID_QDQ_FILE = "quantized_hybrid.onnx"
-SILU_AND_SOFTMAX = ("Sigmoid", "Mul", "Softmax", "LayerNormalization", "Gelu", "HardSwish", "Tanh")
+DEFAULT_HOST_OPS = ("Sigmoid", "Mul", "Softmax", "LayerNormalization", "Gelu", "HardSwish", "Tanh")
 """Op kinds that the default hybrid plan leaves to the CPU: activations and norms."""
 
 
@@ -73,7 +73,7 @@ def wanted_plans(
         raise ModelError(
             "no hybrid plan can be made: the model has none of the host op kinds",
             where=manifest.name,
-            wanted=", ".join(host_ops or SILU_AND_SOFTMAX),
+            wanted=", ".join(host_ops or DEFAULT_HOST_OPS),
             got=", ".join(sorted(present)),
             remedy="choose others with --host-ops, e.g. --host-ops Gemm, or compile --plans htp",
         )
@@ -82,7 +82,7 @@ def wanted_plans(
 
 def _default_host_ops(present: set[str]) -> tuple[str, ...]:
     """Activations and norms; Mul only where it is half of a SiLU."""
-    return tuple(op for op in SILU_AND_SOFTMAX if op != "Mul" or "Sigmoid" in present)
+    return tuple(op for op in DEFAULT_HOST_OPS if op != "Mul" or "Sigmoid" in present)
 
 
 def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelProto, wanted: Wanted) -> Plan:

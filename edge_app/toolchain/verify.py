@@ -33,6 +33,9 @@ from edge_app.toolchain.remake import affinity_of, make_missing, quantized_of
 from edge_app.toolchain.socs import Soc, soc_named
 
 Progress = Callable[[str], measure.Step]
+COMPARED_INPUTS = 4
+SATURATED_SHARE = 0.02
+"""Of an integer output's values at the ends of its encoding, at most."""
 MOST_PROCESSES = 4
 """Of the simulator at a time: each holds a plan of its own, about 250 MB for pcb-defect."""
 
@@ -306,9 +309,6 @@ def input_problems(side: Side, float_side: Side, samples: Sequence[Sample]) -> l
     return []
 
 
-COMPARED_INPUTS = 4
-
-
 def _planes(data: measure.Array, image: InputSpec) -> measure.Array:
     """An input tensor as real numbers, [C, H, W]."""
     real: measure.Array = data.astype(np.float32)
@@ -340,9 +340,6 @@ def stuck_outputs(outputs: Sequence[Sequence[measure.Array]], samples: Sequence[
         for number in range(len(outputs[0]))
         if all(np.array_equal(outputs[0][number], one[number]) for one in outputs[1:])
     ]
-
-
-SATURATED_SHARE = 0.02
 
 
 def saturated(outputs: Sequence[Outputs], specs: Sequence[OutputSpec]) -> list[str]:

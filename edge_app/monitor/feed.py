@@ -39,8 +39,9 @@ class Feed:
         if self._pictures is None or sealed.reason is Reason.OK or sealed.reason in WITHOUT_PICTURE:
             return
         self._wanted[sealed.frame_id] = sealed.seq
-        if len(self._wanted) > MOST_WANTED:  # frames that never came by
-            del self._wanted[next(iter(self._wanted))]
+        if len(self._wanted) > MOST_WANTED:  # frames that never came by; others come by on other threads meanwhile
+            for frame_id in list(self._wanted)[:-MOST_WANTED]:
+                self._wanted.pop(frame_id, None)
 
     def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
         """See sealing.Outlet. A frame that the monitor takes goes on to the outlet when its picture is made."""

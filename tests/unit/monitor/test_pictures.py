@@ -155,3 +155,22 @@ def test_large_frames_are_made_small() -> None:
 def test_no_picture_of_nothing() -> None:
     with pytest.raises(ValueError, match="without pixels"):
         make_picture(Births(PixelFormat.BGR8).failed(FrameStatus.LOST, "gone"))
+
+
+def test_a_frame_that_comes_by_just_when_it_is_forgotten_costs_no_result() -> None:
+    """The page once ended the line: one thread dropped the oldest while another took it."""
+    feed, (frame,) = Feed(Outlet(takes_frames=False), Pictures()), frames()
+    due = [lambda: feed.evidence(frame, lambda _frame: None)]
+
+    class Meanwhile(int):
+        """A frame id whose frame comes by the next time that somebody looks for it."""
+
+        def __hash__(self) -> int:
+            if feed._wanted and due:
+                due.pop()()
+            return super().__hash__()
+
+    feed.result(sealed(1, Reason.LATE, Meanwhile(frame.frame_id)))
+    for seq in range(2, MOST_WANTED + 2):
+        feed.result(sealed(seq, Reason.LATE))
+    assert not due

@@ -170,21 +170,21 @@ def dsp_findings(root: Path, nodes: Sequence[DspNode], simulator: bool) -> list[
         return found
     # Unprivileged processes use the plain node; the one for signed code (-secure) is normally closed to them.
     plain = [node for node in nodes if not node.path.endswith("-secure")] or list(nodes)
-    for node in plain:
-        if node.readable and node.writable:
-            found.append(Finding("npu", Grade.OK, f"{node.path} may be opened"))
-        else:
-            missing = " and ".join(w for w, ok in (("read", node.readable), ("written", node.writable)) if not ok)
-            found.append(
-                Finding(
-                    "npu",
-                    Grade.FAIL,
-                    f"{node.path} can't be {missing} by this user",
-                    "add the service's user to the node's group (often fastrpc, render or system), or a"
-                    ' udev rule: KERNEL=="fastrpc-cdsp*", GROUP="fastrpc", MODE="0660"',
-                )
-            )
-    return found
+    return found + [_node_finding(node) for node in plain]
+
+
+def _node_finding(node: DspNode) -> Finding:
+    """Whether this user may open it."""
+    missing = " and ".join(word for word, ok in (("read", node.readable), ("written", node.writable)) if not ok)
+    if not missing:
+        return Finding("npu", Grade.OK, f"{node.path} may be opened")
+    return Finding(
+        "npu",
+        Grade.FAIL,
+        f"{node.path} can't be {missing} by this user",
+        "add the service's user to the node's group (often fastrpc, render or system), or a"
+        ' udev rule: KERNEL=="fastrpc-cdsp*", GROUP="fastrpc", MODE="0660"',
+    )
 
 
 def dsp_state(root: Path) -> str | None:

@@ -155,11 +155,6 @@ def build_policy(
             got=", ".join(sorted({step.plan.value for step in config.ladder})),
         )
     order = tuple(dict.fromkeys(step.plan for step in steps))
-    both_ways: dict[PlanKind, set[PlanKind]] = {plan: set() for plan in order}
-    for one, other in agrees:
-        if one in both_ways and other in both_ways:
-            both_ways[one].add(other)
-            both_ways[other].add(one)
     limits = {zone.name: zone_limits(zone, _rule(config, zone.group)) for zone in zones or ()}
     rungs = _rungs(steps, order, config)
     return Policy(
@@ -174,7 +169,7 @@ def build_policy(
         limits=limits,
         zones_of=(_zones_of(limits, 0), _zones_of(limits, 1), _zones_of(limits, 2)),
         watched=_watched(config, limits, zones is not None),
-        agrees={plan: frozenset(others) for plan, others in both_ways.items()},
+        agrees=_both_ways(order, agrees),
         canaries=canaries,
         alike=alike,
         config=config,
@@ -182,6 +177,18 @@ def build_policy(
         dwell_up_us=round(config.dwell.up_s * 1e6),
         stale_us=round(config.stale_s * 1e6),
     )
+
+
+def _both_ways(
+    plans: Iterable[PlanKind], agrees: Iterable[tuple[PlanKind, PlanKind]]
+) -> dict[PlanKind, frozenset[PlanKind]]:
+    """By plan, those that agree with it; of the given plans alone."""
+    found: dict[PlanKind, set[PlanKind]] = {plan: set() for plan in plans}
+    for one, other in agrees:
+        if one in found and other in found:
+            found[one].add(other)
+            found[other].add(one)
+    return {plan: frozenset(others) for plan, others in found.items()}
 
 
 def _peak(steps: tuple[Step, ...], group: int) -> float:

@@ -110,7 +110,6 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
     finally:
         staged.unlink(missing_ok=True)
     profile = audit.read_profile(ran.rows, qdq, {name for name, _ in ran.host_nodes})
-    macs, crossings = audit.count_macs(qdq), audit.count_crossings(plan)
     versions = qnn.versions()
     return Plan(
         plan=wanted.kind,
@@ -132,19 +131,24 @@ def make_plan(folder: Path, quantized: Quantized, source: Path, qdq: onnx.ModelP
         host_ops=host_ops_of(ran.host_nodes, wanted),
         host_nodes=wanted.host_nodes,
         edges_pinned=pinned,
-        report=PlanReport(
-            segments=crossings.segments,
-            crossings=crossings.count,
-            crossing_bytes=crossings.size_bytes,
-            io_bytes=audit.io_bytes(qdq),
-            simulated_cycles=profile.cycles if qnn.is_simulator() else None,
-            macs_a8=macs.a8,
-            macs_a16=macs.a16,
-            macs_float=macs.in_float,
-            transposes=profile.transposes,
-            float_ops=profile.float_ops,
-            fused_ops=profile.fused_ops,
-        ),
+        report=_report(plan, qdq, profile),
+    )
+
+
+def _report(plan: onnx.ModelProto, qdq: onnx.ModelProto, profile: audit.Profile) -> PlanReport:
+    macs, crossings = audit.count_macs(qdq), audit.count_crossings(plan)
+    return PlanReport(
+        segments=crossings.segments,
+        crossings=crossings.count,
+        crossing_bytes=crossings.size_bytes,
+        io_bytes=audit.io_bytes(qdq),
+        simulated_cycles=profile.cycles if qnn.is_simulator() else None,
+        macs_a8=macs.a8,
+        macs_a16=macs.a16,
+        macs_float=macs.in_float,
+        transposes=profile.transposes,
+        float_ops=profile.float_ops,
+        fused_ops=profile.fused_ops,
     )
 
 

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_app import decode
+from edge_app.camera import frame_px
 from edge_app.config.load import load_manifest
 from edge_app.config.manifest import Artifact, Manifest, Plan
-from edge_app.config.pipeline import Model
+from edge_app.config.pipeline import Model, Pipeline
 from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec, Preprocess, make_input
 from edge_app.engine import Decode
 from edge_app.errors import ConfigError, ModelError
-from edge_app.family import member, members
+from edge_app.family import member, members, waits_for_frame_size
 from edge_app.listing import read_lines
 from edge_app.runtime.base import TensorInfo
 from edge_app.runtime.cpu import open_cpu
@@ -96,17 +97,17 @@ def _decode_classes(decoder: decode.ClassifyDecoder) -> Decode:
     return lambda outputs, _geometry: decoder(outputs)
 
 
-def resolve(model: Model, preprocess: Preprocess, frame_px: tuple[int, int] | None = None) -> ModelCard:
+def resolve(model: Model, preprocess: Preprocess, frame: tuple[int, int] | None = None) -> ModelCard:
     """Reads what a pipeline's `model:` names and cross-checks it with its `preprocess:`.
 
-    `frame_px`: width, height of the camera's frames; a family of models without a `size` or region is chosen by it.
+    `frame`: width, height of the camera's frames; a family of models without a `size` or region is chosen by it.
 
     Raises:
         ModelError: absent, damaged, or another file than its manifest binds.
         ConfigError: the pipeline contradicts the manifest, or a bare ONNX lacks what nobody can guess.
     """
     region = preprocess.region_px
-    looked_at = frame_px if region is None else (region[2] - region[0], region[3] - region[1])
+    looked_at = frame if region is None else (region[2] - region[0], region[3] - region[1])
     model = model.model_copy(update={"path": member(model.path, model.size, looked_at)})
     card = _from_onnx(model, preprocess) if model.path.suffix == ".onnx" else _from_folder(model, preprocess)
     if model.size not in (None, (card.input.width, card.input.height)):
@@ -122,6 +123,16 @@ def resolve(model: Model, preprocess: Preprocess, frame_px: tuple[int, int] | No
         class_agnostic_nms=model.class_agnostic_nms,
         max_detections=model.max_detections,
     )
+
+
+def resolve_for(pipeline: Pipeline) -> ModelCard:
+    """The model that a line takes; of a family, if nothing else says which, the one for the camera's frames.
+
+    Raises:
+        EdgeAppError: as `resolve`, or CameraError: the camera can't be asked.
+    """
+    waits = waits_for_frame_size(pipeline.model.path, pipeline.model.size, pipeline.preprocess.region_px)
+    return resolve(pipeline.model, pipeline.preprocess, frame_px(pipeline.camera) if waits else None)
 
 
 def _from_folder(model: Model, preprocess: Preprocess) -> ModelCard:

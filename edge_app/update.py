@@ -31,14 +31,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from edge_app import threads
-from edge_app.camera import Camera, frame_px
+from edge_app.camera import Camera
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError, EdgeAppError, ModelError
-from edge_app.family import waits_for_frame_size
 from edge_app.in_force import Fitted, fit
 from edge_app.line import Line
 from edge_app.loading import Loading
-from edge_app.model import ModelCard, resolve
+from edge_app.model import ModelCard, resolve, resolve_for
 from edge_app.placed import Placed, place_model
 from edge_app.plans import StartAlarm
 from edge_app.probation import Probation, Punctuality
@@ -393,6 +392,4 @@ def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None
         except (ModelError, ConfigError) as error:
             log.error("%s can't be taken, the one before it is: %s", version, error)
             alarms.append(StartAlarm(ALARM, f"{version} can't be taken: {error.what}", "push and activate it again"))
-    waits = waits_for_frame_size(pipeline.model.path, pipeline.model.size, pipeline.preprocess.region_px)
-    frame = frame_px(pipeline.camera) if waits else None
-    return resolve(pipeline.model, pipeline.preprocess, frame), None, tuple(alarms[:1])
+    return resolve_for(pipeline), None, tuple(alarms[:1])

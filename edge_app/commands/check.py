@@ -56,10 +56,10 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
         EdgeAppError: the first thing that does not hold.
     """
     from edge_app.judge import make_recipe
-    from edge_app.model import resolve
+    from edge_app.model import resolve_for
     from edge_app.placed import place_model
 
-    card = resolve(pipeline.model, pipeline.preprocess)
+    card = resolve_for(pipeline)
     rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     placed = place_model(pipeline, card)
     try:

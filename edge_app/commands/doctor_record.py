@@ -13,7 +13,7 @@ from edge_app.config.save import add_board
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError
 from edge_app.health import Finding, Grade
-from edge_app.model import resolve
+from edge_app.model import resolve_for
 from edge_app.placed import hold_lock
 from edge_app.plans import plan_options
 from edge_app.recipes import Recipes
@@ -33,7 +33,7 @@ def record_plans(pipeline: Pipeline, findings: list[Finding], versions: str) -> 
         ConfigError: the pipeline's model has no manifest, or is two.
         RuntimeFault: another process has the NPU.
     """
-    card = resolve(pipeline.model, pipeline.preprocess)
+    card = resolve_for(pipeline)
     if card.folder is None or pipeline.detector is not None:
         raise ConfigError(
             "only a model with a manifest has a compatibility table",

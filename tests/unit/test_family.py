@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import colours
 import cv2
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ import pytest
 import toys
 
 from edge_app.app import build
+from edge_app.commands.check import check
 from edge_app.commands.model_make import run_import
 from edge_app.config.load import load_pipeline
 from edge_app.config.pipeline import Model
@@ -147,3 +149,10 @@ def test_a_model_of_fixed_size_takes_no_other(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "fixed.onnx")
     with pytest.raises(ConfigError, match="a fixed input size"):
         imported(tmp_path, "64x64", file=tmp_path / "fixed.onnx")
+
+
+def test_check_takes_the_member_that_the_line_takes(family: Path, tmp_path: Path) -> None:
+    made = colours.pipeline(
+        tmp_path, camera={"type": "synthetic"}, model={"path": str(family)}, preprocess={}, gate=None
+    )
+    assert check(made)["model"] == "net-96x96"

@@ -26,8 +26,9 @@ from edge_app.errors import ConfigError, ModelError
 KeyPath = tuple[str | int, ...]
 MOST_KEYS = 100_000
 """Aliases of aliases can make any number of a few lines."""
-BAD_VALUES = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What the loader raises, beside YAMLError, at a value that is none: `!!int x`, a 13th month, ten thousand brackets."""
+BAD_VALUES = (ValueError, TypeError, KeyError, AttributeError, RuntimeError)
+"""What the loader raises, beside YAMLError, at a value that is none: `!!int x`, a 13th month, ten thousand brackets;
+and pathlib where links go round in a circle."""
 SectionT = TypeVar("SectionT", bound=Section)
 
 
@@ -172,13 +173,13 @@ def apply_override(document: Document, override: str, model: type[BaseModel]) ->
         raise ConfigError(
             "not an override", where=f"--set {override}", wanted="key=value, e.g. camera.type=folder", got=override
         )
+    keys = tuple(dotted.split("."))
     try:
         value = YAML(typ="safe").load(text) if text else None
+        if isinstance(value, str) and keys in relative_path_keys(model) and _is_file(value):
+            value = str((Path.cwd() / value).resolve())
     except (YAMLError, *BAD_VALUES) as error:
-        raise ConfigError("the value is not valid YAML", where=f"--set {override}", got=str(error)) from error
-    keys = tuple(dotted.split("."))
-    if isinstance(value, str) and keys in relative_path_keys(model) and _is_file(value):
-        value = str((Path.cwd() / value).resolve())
+        raise ConfigError("the value can't be used", where=f"--set {override}", got=str(error)) from error
     target = document.data
     for key in keys[:-1]:
         target = target.setdefault(key, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,6 +13,9 @@ FitMode = Literal["letterbox", "letterbox_topleft", "crop", "stretch"]
 ResizeMethod = Literal["bilinear", "area", "antialias"]
 ColorOrder = Literal["RGB", "BGR", "GRAY"]
 Layout = Literal["NCHW", "NHWC"]
+
+MOST_PX = 65_535
+"""Of a side of a frame."""
 
 
 class Preprocess(Section):
@@ -40,6 +43,13 @@ class Preprocess(Section):
     region_px: tuple[int, int, int, int] | None = Field(
         None, title="Region", description="x0, y0, x1, y1 of the frame that is looked at; null: all of it."
     )
+
+    @model_validator(mode="after")
+    def _region_has_an_area(self) -> Self:
+        x0, y0, x1, y1 = self.region_px or (0, 0, 1, 1)
+        if not (0 <= x0 < x1 <= MOST_PX and 0 <= y0 < y1 <= MOST_PX):
+            raise ValueError(f"region_px: wanted 0 <= x0 < x1 and 0 <= y0 < y1, up to {MOST_PX}, got {self.region_px}")
+        return self
 
 
 class InputSpec(Section):

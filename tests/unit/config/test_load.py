@@ -141,6 +141,18 @@ def test_an_override_of_any_kind_gets_one_error(pipeline_file: Path, value: str)
     error_of(pipeline_file, f"model.path={value}")
 
 
+@pytest.mark.parametrize("region", ["[10, 10, 5, 5]", "[-5, 0, 10, 10]", "[0, 0, 5, 0]", "[0, 0, 1, 99999999999]"])
+def test_a_region_without_an_area_is_refused_before_the_start(pipeline_file: Path, region: str) -> None:
+    assert "region_px" in str(error_of(pipeline_file, f"preprocess.region_px={region}"))
+
+
+def test_links_in_a_circle_are_one_error(pipeline_file: Path) -> None:
+    (pipeline_file.parent / "loop").symlink_to("loop")
+    pipeline_file.write_text(GOOD.replace("../models/pcb-defect", "loop"))
+    assert "loop" in str(error_of(pipeline_file))
+    error_of(pipeline_file, f"model.path={pipeline_file.parent / 'loop'}")
+
+
 @pytest.mark.parametrize(
     "override",
     [

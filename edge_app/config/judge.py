@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from edge_app.config.base import Section, YamlPath
 
@@ -35,7 +35,19 @@ class Region(Section):
     kind: Literal["inspect", "ignore"] = Field(
         title="Kind", description="inspect: only detections centred in such a region count; ignore: those in it do not."
     )
-    polygon_px: tuple[tuple[float, float], ...] = Field(min_length=3, title="Corners", description="x, y in order.")
+    polygon_px: tuple[tuple[float, float], ...] = Field(
+        min_length=3, title="Corners", description="x, y in px of the frame, in order around the region."
+    )
+
+    @field_validator("polygon_px")
+    @classmethod
+    def _covers_pixels(cls, polygon: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+        """Nothing is ever found in a region without an area: of corners in shares of the frame, or not in order."""
+        turned = zip(polygon, (*polygon[1:], polygon[0]), strict=True)
+        area = abs(sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in turned)) / 2
+        if area <= 1:
+            raise ValueError(f"the region covers {area:g} px²; corners are in px of the frame, in order around it")
+        return polygon
 
 
 class Judge(Section):

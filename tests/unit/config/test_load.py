@@ -146,6 +146,14 @@ def test_a_region_without_an_area_is_refused_before_the_start(pipeline_file: Pat
     assert "region_px" in str(error_of(pipeline_file, f"preprocess.region_px={region}"))
 
 
+@pytest.mark.parametrize("corners", ["[[0.1, 0.1], [0.9, 0.1], [0.9, 0.9]]", "[[0, 0], [99, 99], [99, 0], [0, 99]]"])
+def test_a_judged_region_in_which_nothing_could_be_found_is_refused(pipeline_file: Path, corners: str) -> None:
+    """In shares of the frame, or with corners out of order: every part would pass."""
+    with pipeline_file.open("a") as file:
+        file.write(f"judge:\n  regions:\n  - {{name: board, kind: inspect, polygon_px: {corners}}}\n")
+    assert "corners are in px of the frame" in str(error_of(pipeline_file))
+
+
 def test_links_in_a_circle_are_one_error(pipeline_file: Path) -> None:
     (pipeline_file.parent / "loop").symlink_to("loop")
     pipeline_file.write_text(GOOD.replace("../models/pcb-defect", "loop"))

@@ -70,7 +70,7 @@ class Run:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.recipe = args, RECIPES[args.network]
         self.labels = read_labels(args.data)
-        train = Garments(args.data, "train", px=PX, augment=True, limit=args.limit)
+        train = Garments(args.data, "train", px=args.px, augment=True, limit=args.limit)
         self.views = Views.made(args.views, train, len(self.labels), each=args.each, frozen_blocks=args.frozen_blocks,
                                 threads=args.threads)  # fmt: skip
         self.model, self.average = (
@@ -167,7 +167,7 @@ class Run:
         from_pictures = not isinstance(self.model, EfficientNetLite2)
         for _ in range(self.steps_per_epoch):
             batch = self.views.drawn(self.args.batch, self.recipe.mix, pictures=from_pictures)
-            if batch.pictures is None or px == PX:
+            if batch.pictures is None or px == batch.pictures.shape[3]:
                 yield batch
             else:
                 small = functional.interpolate(batch.pictures, (px, px), mode="bilinear", antialias=True)
@@ -282,6 +282,7 @@ def main() -> None:
     parser.add_argument("--teacher", type=Path, help="best.pt of a trained network to learn from as well")
     parser.add_argument("--views", type=Path, required=True, help="file of augmented views; made if it is not there")
     parser.add_argument("--each", type=int, default=4, help="views of each picture, when they are made (4)")
+    parser.add_argument("--px", type=int, default=PX, help=f"size of views, when they are made ({PX})")
     parser.add_argument("--frozen-blocks", type=int, default=FROZEN_BLOCKS, metavar="N",
                         help=f"of EfficientNet's 21 blocks, when views are made ({FROZEN_BLOCKS})")  # fmt: skip
     parser.add_argument("--sizes", type=int, nargs="+", metavar="PX", help="of pictures, rising; up to three")

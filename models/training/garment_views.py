@@ -15,7 +15,7 @@ PX = 224
 
 
 class Batch(NamedTuple):
-    """Shares of labels [N, C]; what the frozen layers, and a teacher, say; pictures [N, 3, PX, PX], normalised."""
+    """Shares of labels [N, C]; what the frozen layers, and a teacher, say; pictures [N, 3, H, W], normalised."""
 
     wanted: torch.Tensor
     middle: torch.Tensor

@@ -18,7 +18,7 @@ from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
 from edge_app.engine import Engine
-from edge_app.errors import EdgeAppError, InvalidOutput, RuntimeFault
+from edge_app.errors import ConfigError, EdgeAppError, InvalidOutput, RuntimeFault
 from edge_app.frame import Frame
 from edge_app.in_force import Fitted, InForce, fit
 from edge_app.inference import InferenceStage, Slot, fill
@@ -222,7 +222,11 @@ class Line:
         if finding is not None:
             self._finish(slot, finding)
             return
-        fill(slot, ticket.placement.plan)
+        try:
+            fill(slot, ticket.placement.plan)
+        except ConfigError as error:
+            self._finish(slot, Judgement(Reason.BAD_IMAGE, f"{error.what}: wanted {error.wanted}, got {error.got}"))
+            return
         ticket.stage_us["preprocess"] = monotonic_us() - start
         self._inference.put(slot)
 

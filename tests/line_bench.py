@@ -138,13 +138,18 @@ class Bench:
 
     folder: Path
 
-    def engine(self, plan: PlanKind = PlanKind.CPU, trouble: Callable[[int, Binding], None] | None = None) -> Engine:
+    def engine(
+        self,
+        plan: PlanKind = PlanKind.CPU,
+        trouble: Callable[[int, Binding], None] | None = None,
+        region_px: tuple[int, int, int, int] | None = None,
+    ) -> Engine:
         card = resolve(Model(path=self.folder), Preprocess())
         session: Session = open_cpu(card.file, 1)
         if trouble is not None:
             session = Troubled(session, plan, trouble)
         recipe = make_recipe(Judge(), card.labels, card.score, card.marginal)
-        return Engine(session, card.input, card.decoder(session.outputs, recipe.thresholds, card.head))
+        return Engine(session, card.input, card.decoder(session.outputs, recipe.thresholds, card.head), region_px)
 
     def line(
         self,

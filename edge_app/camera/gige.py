@@ -167,6 +167,8 @@ class GigeLink:
         data = buffer.get_data()
         if len(data) < np.prod(shape):
             return Flaw(f"{self._section.path}: wanted {np.prod(shape)} bytes of {width}x{height} px, got {len(data)}")
+        if padding := _row_padding(buffer):
+            return Flaw(f"{self._section.path}: {padding} bytes behind each row; set a width without any")
         return Shot(np.frombuffer(data, np.uint8, int(np.prod(shape))).reshape(shape), width, height)
 
     def _step(self, frame_id: int) -> int:
@@ -179,6 +181,14 @@ def step_between(last_id: int, frame_id: int) -> int:
     if frame_id < last_id <= SIXTEEN_BITS:
         return frame_id - last_id + SIXTEEN_BITS
     return max(frame_id - last_id, 0)
+
+
+def _row_padding(buffer: Any) -> int:
+    """Bytes that a camera puts behind each row; Aravis before 0.8.23 does not tell."""
+    if not hasattr(buffer, "get_image_padding"):
+        return 0
+    across, _ = buffer.get_image_padding()
+    return int(across)
 
 
 def _captured_us(buffer: Any) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,8 +92,9 @@ def _sources(args: argparse.Namespace) -> tuple[list[CameraSection], int | None,
         return [load_pipeline(args.pipeline, args.overrides).camera], args.frames, args.product or args.pipeline.stem
     if args.overrides:
         raise ConfigError("--set belongs to --pipeline", got="--from", remedy="leave --set away")
-    sections: list[CameraSection] = [FolderCamera(type="folder", path=path.resolve()) for path in args.folders]
-    return sections, None, args.product or args.folders[0].resolve().stem
+    folders = [Path(os.path.realpath(folder)) for folder in args.folders]  # Path.resolve fails on links in a circle
+    sections: list[CameraSection] = [FolderCamera(type="folder", path=folder) for folder in folders]
+    return sections, None, args.product or folders[0].stem
 
 
 def _measure_all(

@@ -230,3 +230,12 @@ def test_pictures_of_changing_size(bench: Bench) -> None:
     assert kept.reasons == [Reason.DEFECT, Reason.DEFECT, Reason.OK, Reason.DEFECT, Reason.DEFECT]
     first, second = (next(one for one in kept.results if one.frame_id == i).defects[0].box_px for i in (1, 2))
     assert np.allclose(np.array(second), np.array(first) * 2.5, atol=1.0), "boxes are in the pixels of their own frame"
+
+
+def test_a_frame_too_small_for_the_region_is_no_bug_but_a_bad_image(bench: Bench) -> None:
+    wide = np.full((64, 128, 3), 30, np.uint8)
+    line, kept = bench.line(iter([BAD, wide]), bench.engine(region_px=(0, 0, 100, 64)))
+    run(line)
+    assert kept.reasons == [Reason.BAD_IMAGE, Reason.OK]
+    assert kept.results[0].detail.startswith("the region to look at is not inside the frame: wanted 0 <= x0 < x1 <= 64")
+    assert not kept.alarms

@@ -86,8 +86,10 @@ def test_pictures_of_two_sizes_are_refused(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_an_absent_folder_is_a_camera_error(tmp_path: Path) -> None:
-    arguments = ["calibration", "guard", "--from", str(tmp_path / "absent"), "--out", str(tmp_path / "g.json")]
-    assert main(arguments) == ExitCode.CAMERA
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("absent", "loop"):
+        arguments = ["calibration", "guard", "--from", str(tmp_path / name), "--out", str(tmp_path / "g.json")]
+        assert main(arguments) == ExitCode.CAMERA
 
 
 def test_collect_keeps_varied_frames_and_says_which(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import NoReturn
 
 from edge_app import __version__
 from edge_app.commands.arguments import positive
-from edge_app.errors import ConfigError, EdgeAppError, ExitCode
+from edge_app.errors import ConfigError, EdgeAppError, ExitCode, RuntimeFault
 
 COMMANDS = {
     "check": "validate a pipeline and print it resolved; --schema prints the JSON schema",
@@ -47,6 +48,7 @@ exit codes: 0 ok, 1 a check or gate did not hold, 2 usage or configuration, 3 ca
 6 wire (port in use, keys), 70 internal error, 130 interrupted, 141 the reader of the output went away
 """
 UNTIL_STOPPED = "watch"
+OF_A_PATH = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """Runs until Ctrl-C or its reader goes away, as the line itself does: for these that is the clean end."""
 
 
@@ -131,14 +133,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno is None:
             return bug()
-        refused = ConfigError(
-            "the system refused a file", where=None if error.filename is None else os.fsdecode(error.filename),
-            got=error.strerror, remedy="see its path, its owner and folders, and the disk's free space",
-        )  # fmt: skip
+        refused = refusal(error)
         print(f"edge_app: {refused}", file=sys.stderr)
         return int(refused.exit_code)
     except Exception:
         return bug()
+
+
+def refusal(error: OSError) -> EdgeAppError:
+    """What the system refused: a path, which stays wrong, or (no space, no handles, a dying disk) what may yet come.
+
+    A service is started again after the latter, not after the former.
+    """
+    where = None if error.filename is None else str(error.filename)
+    if error.errno in OF_A_PATH:
+        return ConfigError("the system refused a file", where=where, got=error.strerror,
+                           remedy="see its path, its owner and its folders")  # fmt: skip
+    return RuntimeFault("the system refused what was asked of it", where=where, got=error.strerror,
+                        remedy="see the disk, its free space, and the system's log")  # fmt: skip
 
 
 def bug() -> int:

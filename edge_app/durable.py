@@ -37,6 +37,9 @@ def write_whole(file: Path, content: str | bytes, what: str, kind: type[EdgeAppE
 
 
 def _replace(file: Path, content: bytes) -> None:
+    if file.exists() and not file.is_file():  # a device or a pipe, which nothing may stand in for
+        file.write_bytes(content)
+        return
     part = file.with_name(f"{file.name}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -71,6 +71,10 @@ class ConfigError(EdgeAppError):
     exit_code = ExitCode.USAGE
 
 
+class FrameMisfit(ConfigError):
+    """A frame in which the pipeline's region does not lie: it can't be inspected, others can."""
+
+
 class CameraError(EdgeAppError):
     """The camera, folder or stream can't be opened, or has no frame to give."""
 

@@ -18,7 +18,7 @@ from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
 from edge_app.engine import Engine
-from edge_app.errors import ConfigError, EdgeAppError, InvalidOutput, RuntimeFault
+from edge_app.errors import EdgeAppError, FrameMisfit, InvalidOutput, RuntimeFault
 from edge_app.frame import Frame
 from edge_app.in_force import Fitted, InForce, fit
 from edge_app.inference import InferenceStage, Slot, fill
@@ -224,7 +224,7 @@ class Line:
             return
         try:
             fill(slot, ticket.placement.plan)
-        except ConfigError as error:
+        except FrameMisfit as error:
             self._finish(slot, Judgement(Reason.BAD_IMAGE, f"{error.what}: wanted {error.wanted}, got {error.got}"))
             return
         ticket.stage_us["preprocess"] = monotonic_us() - start

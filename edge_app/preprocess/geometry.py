@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.errors import ConfigError
+from edge_app.errors import ConfigError, FrameMisfit
 
 FitMode = Literal["letterbox", "letterbox_topleft", "crop", "stretch"]
 Region = tuple[int, int, int, int]
@@ -99,12 +99,13 @@ def fit_geometry(
     Resize + CenterCrop.
 
     Raises:
-        ConfigError: the region or the crop does not fit.
+        FrameMisfit: the region is not inside the frame.
+        ConfigError: the crop does not cover the tensor.
     """
     region = region or (0, 0, frame_width, frame_height)
     x0, y0, x1, y1 = region
     if not (0 <= x0 < x1 <= frame_width and 0 <= y0 < y1 <= frame_height):
-        raise ConfigError(
+        raise FrameMisfit(
             "the region to look at is not inside the frame",
             wanted=f"0 <= x0 < x1 <= {frame_width} and 0 <= y0 < y1 <= {frame_height}",
             got=f"x0, y0, x1, y1 = {region}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,15 @@ def test_what_can_not_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> N
     with pytest.raises(IsADirectoryError):
         replace_durably(tmp_path / "file", "one")
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    """So does /dev/null, which a file of its name would replace for everybody."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, "trace", "it", ModelError)
+        assert (os.read(reader, 100), pipe.is_fifo(), list(tmp_path.iterdir())) == (b"trace", True, [pipe])
+    finally:
+        os.close(reader)

@@ -42,7 +42,7 @@ def test_a_full_disk_for_the_output_is_no_bug() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-P", "-m", "edge_app", "check", "--schema"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, "No space left" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    assert (done.returncode, "No space left" in done.stderr, "Traceback" in done.stderr) == (5, True, False)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), BrokenPipeError()])

@@ -28,6 +28,10 @@ OLDEST_US = 1_000_000
 GENICAM = {PixelFormat.GRAY8: "Mono8", PixelFormat.YUYV: "YUV422_8"}
 """Where GenICam's name is another one than ours."""
 SIXTEEN_BITS = 0xFFFF
+LARGEST_HOLE = 1000
+"""Frames. A larger step, or one back, is a camera that counts anew: how many pictures went with that, nobody knows."""
+ANEW = 2
+"""The step to the first id of a new count: one picture at least is missing."""
 ATTEMPTS = 3
 """The first pictures of a connection may be cut: the stream begins in the middle of one."""
 
@@ -177,10 +181,15 @@ class GigeLink:
 
 
 def step_between(last_id: int, frame_id: int) -> int:
-    """How many frames on: ids are of 16 bits and leave out 0 (GigE Vision 1.x), or of 64 bits; 0: the same again."""
-    if frame_id < last_id <= SIXTEEN_BITS:
-        return frame_id - last_id + SIXTEEN_BITS
-    return max(frame_id - last_id, 0)
+    """How many frames on; 0: the same again.
+
+    Ids are of 16 bits and leave out 0, so 1 follows 65535 (GigE Vision 1.x), or of 64 bits (2.x: they never wrap in
+    practice). Any other way back is a stream that was started anew, which begins at 1.
+    """
+    step = frame_id - last_id
+    if step < 0 and last_id <= SIXTEEN_BITS:
+        step += SIXTEEN_BITS
+    return step if 0 <= step <= LARGEST_HOLE else ANEW
 
 
 def _row_padding(buffer: Any) -> int:

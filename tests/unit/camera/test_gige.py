@@ -12,7 +12,7 @@ import pytest
 
 from edge_app.camera import make_camera
 from edge_app.camera.base import Camera
-from edge_app.camera.gige import SIXTEEN_BITS, aravis, step_between
+from edge_app.camera.gige import ANEW, LARGEST_HOLE, SIXTEEN_BITS, aravis, step_between
 from edge_app.config.camera import GigeCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
@@ -30,7 +30,12 @@ PATIENCE_S = 60.0
         (SIXTEEN_BITS, 1, 1),  # 0 is left out
         (SIXTEEN_BITS - 1, 2, 3),
         (SIXTEEN_BITS, SIXTEEN_BITS + 1, 1),  # of 64 bits
-        (SIXTEEN_BITS + 9, SIXTEEN_BITS + 8, 0),
+        (7, 7 + LARGEST_HOLE, LARGEST_HOLE),
+        (100, 1, ANEW),  # not 65435 missed triggers
+        (SIXTEEN_BITS - LARGEST_HOLE - 1, 1, ANEW),
+        (SIXTEEN_BITS + 9, 1, ANEW),
+        (2**64 - 1, 1, ANEW),
+        (7, 2**63, ANEW),  # garbage: the line would seal for years
     ],
 )
 def test_frame_ids(last_id: int, frame_id: int, step: int) -> None:

@@ -33,7 +33,12 @@ class Journal(Section):
         title="File",
         description="SQLite file, made if absent; null: no journal, results can be replayed from memory alone.",
     )
-    keep_days: float = Field(default=30.0, gt=0, title="Keep by age", description="Older results are deleted, days.")
+    keep_days: float = Field(
+        default=30.0,
+        gt=0,
+        title="Keep by age",
+        description="Older results are deleted, days; a longer pause between two runs ages nothing.",
+    )
     keep_mib: int = Field(
         default=1024, ge=4, title="Keep by size", description="The oldest are deleted when the file is larger, MiB."
     )

@@ -205,7 +205,8 @@ class Journal:
         records = [item for item in batch if isinstance(item, Record)]
         notes = [item for item in batch if isinstance(item, jf.Note)]
         if batch:
-            jf.append(self._connection, self._run_number, [_row(record) for record in records], notes)
+            now_us = self._now_us()
+            jf.append(self._connection, self._run_number, [_row(record, now_us) for record in records], notes)
         self._still_in_place(self._connection)
         self._now_durable(records)
 
@@ -241,7 +242,7 @@ class Journal:
             self._connection = jf.open_for_writing(self.file)
             found = "a new file"
         node = self._identity
-        self._run_number = jf.begin_run(self._connection, node.epoch, node.node, node.software, clock.utc_us())
+        self._run_number = jf.begin_run(self._connection, node.epoch, node.node, node.software, self._clock_start[0])
         self._places = jf.places(self.file)
         self.oldest_seq = jf.oldest_seq(self._connection, self._run_number)
         log.info("journal %s: %s", self.file, found)
@@ -286,12 +287,8 @@ class Journal:
         """Deletes what is too old or too much, a step at a time."""
         assert self._connection is not None
         self._next_retention_s = time.monotonic() + RETENTION_EVERY_S
-        # The clock at the start, and the monotonic clock since: a clock that is set meanwhile deletes nothing.
-        utc_us, monotonic_us = self._clock_start
-        now_us = utc_us + clock.monotonic_us() - monotonic_us
-        older_than_us = now_us - round(self._section.keep_days * 86_400e6)
-        keep_bytes = self._section.keep_mib * 1024 * 1024
-        deleted = jf.delete_oldest(self._connection, older_than_us=older_than_us, keep_bytes=keep_bytes)
+        keep_us, keep_bytes = round(self._section.keep_days * 86_400e6), self._section.keep_mib * 1024 * 1024
+        deleted = jf.delete_oldest(self._connection, now_us=self._now_us(), keep_us=keep_us, keep_bytes=keep_bytes)
         more = jf.give_back(self._connection)
         if deleted or more:
             self._next_retention_s = 0.0  # go on after the next batch
@@ -299,6 +296,11 @@ class Journal:
         self.size_bytes = jf.size_bytes(self._connection)
         disk = os.statvfs(self.file.parent)
         self.free_bytes = disk.f_bavail * disk.f_frsize
+
+    def _now_us(self) -> int:
+        """The clock at the start, and the monotonic clock since: a clock that is set meanwhile deletes nothing."""
+        utc_us, monotonic_us = self._clock_start
+        return utc_us + clock.monotonic_us() - monotonic_us
 
     def _works(self) -> None:
         self.working = True
@@ -359,10 +361,10 @@ class Journal:
             log.error("journal: could not note the clean end: %s", error)
 
 
-def _row(record: Record) -> jf.Row:
+def _row(record: Record, now_us: int) -> jf.Row:
     body = record.body
     sealed = record.sealed  # as it was encoded
-    return jf.Row(sealed.seq, sealed.t_done_us, sealed.verdict, sealed.reason, body)
+    return jf.Row(sealed.seq, now_us, sealed.verdict, sealed.reason, body)
 
 
 def damaged(connection: sqlite3.Connection, run: jf.Run) -> str | None:

@@ -11,7 +11,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ class Row:
 
     seq: int
     t_done_us: int
+    """By a clock that nobody sets while a run lasts: for retention alone. What was published is in the body."""
     verdict: str
     reason: str
     body: bytes
@@ -299,18 +300,16 @@ def size_bytes(connection: sqlite3.Connection) -> int:
     return int((pages - free) * page)
 
 
-def delete_oldest(connection: sqlite3.Connection, *, older_than_us: int, keep_bytes: int) -> int:
+def delete_oldest(connection: sqlite3.Connection, *, now_us: int, keep_us: int, keep_bytes: int) -> int:
     """One step of retention: deletes up to DELETE_AT_ONCE of the oldest results, and runs that are empty then.
 
     Returns the number of results deleted; 0: there is nothing to do. Only ever a beginning is deleted: results whose
     stamps are old because the clock was set stay, as long as a younger one stands before them. The newest run stays.
     """
-    rows = connection.execute("SELECT id, t_done_us FROM result ORDER BY id LIMIT ?", (DELETE_AT_ONCE,))
     if size_bytes(connection) > keep_bytes:
-        oldest = rows.fetchall()
+        oldest = connection.execute("SELECT id FROM result ORDER BY id LIMIT ?", (DELETE_AT_ONCE,)).fetchall()
     else:
-        oldest = list(takewhile(lambda row: row[1] < older_than_us, rows))
-    rows.close()
+        oldest = _too_old(connection, now_us, keep_us)
     if not oldest:
         return 0
     connection.execute("BEGIN IMMEDIATE")
@@ -328,6 +327,37 @@ def delete_oldest(connection: sqlite3.Connection, *, older_than_us: int, keep_by
             connection.execute("ROLLBACK")
         raise
     return len(oldest)
+
+
+def _too_old(connection: sqlite3.Connection, now_us: int, keep_us: int) -> list[tuple[int, int]]:
+    """Id and stamp of the oldest results, of one run, if they are older than `keep_us`."""
+    first = connection.execute("SELECT min(id) FROM result").fetchone()[0]
+    if first is None:
+        return []
+    run = first >> SEQ_BITS
+    older_than_us = now_us - keep_us - _leaps_us(connection, run, keep_us)
+    rows = connection.execute(
+        "SELECT id, t_done_us FROM result WHERE id <= ? ORDER BY id LIMIT ?", (result_id(run, SEQ_MASK), DELETE_AT_ONCE)
+    )
+    oldest = list(takewhile(lambda row: row[1] < older_than_us, rows))
+    rows.close()
+    return oldest
+
+
+def _leaps_us(connection: sqlite3.Connection, run: int, longest_us: int) -> int:
+    """How far the clock leapt between this run and the newest: wherever it went back, or on by more than `longest_us`.
+
+    The latter may also be a node that was switched off. Nobody can tell, so it ages nothing: a start whose clock is
+    years ahead would delete all that earlier runs left.
+    """
+    stamps = connection.execute(
+        "SELECT started_us, coalesce((SELECT t_done_us FROM result"
+        f" WHERE id BETWEEN number << {SEQ_BITS} AND (number << {SEQ_BITS}) + {SEQ_MASK} ORDER BY id DESC LIMIT 1),"
+        " started_us) FROM run WHERE number >= ? ORDER BY number",
+        (run,),
+    )
+    pauses = [later[0] - earlier[1] for earlier, later in pairwise(stamps)]
+    return sum(pause for pause in pauses if not 0 <= pause <= longest_us)
 
 
 def give_back(connection: sqlite3.Connection) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,27 +50,68 @@ def eager_retention(monkeypatch: pytest.MonkeyPatch) -> Retention:
     return retention
 
 
-@pytest.mark.usefixtures("eager_retention")
-def test_results_go_by_age(file: Path) -> None:
-    opened = Opened(file, keep_days=2)
+def earlier_run(file: Path, epoch: str, began_days: float, *ages_days: float) -> None:
+    """A run as the journal would have left it: its start and its results, days before now."""
     now = time.time_ns() // 1000
-    for seq in range(1, 1201):
-        opened.put(sealed(seq, t_done_us=now - (3 if seq <= 700 else 1) * DAY_US))
-    wait_for(lambda: opened.journal.durable_seq == 1200)
-    wait_for(lambda: opened.journal.oldest_seq == 701)
-    assert min(held(file)) == 701
+    file.parent.mkdir(exist_ok=True)
+    with closing(jf.open_for_writing(file)) as connection:
+        run = jf.begin_run(connection, epoch, "l1/st3", "0.1.0", round(now - began_days * DAY_US))
+        stamps = [round(now - days * DAY_US) for days in ages_days]
+        jf.append(connection, run, [jf.Row(seq, stamp, "PASS", "OK", b"{}") for seq, stamp in enumerate(stamps, 1)])
+
+
+def oldest(file: Path) -> list[tuple[str, int | None]]:
+    """Of each run that is held, its first result."""
+    return [(run.epoch, run.oldest_seq) for run in runs(file)[:-1]]
+
+
+def test_results_go_by_age(file: Path, eager_retention: Retention) -> None:
+    earlier_run(file, "a", 4.0, *[3.5] * 10)
+    earlier_run(file, "b", 3.2, *[3.0] * 700, *[1.0] * 500)
+    opened = Opened(file, keep_days=2)
+    wait_for(lambda: oldest(file) == [("b", 701)])
+    eager_retention.wait(3)
+    assert oldest(file) == [("b", 701)]
     opened.journal.close(PATIENCE_S)
 
 
-def test_a_clock_that_was_set_back_punches_no_hole(file: Path, eager_retention: Retention) -> None:
+def test_old_stamps_behind_young_ones_punch_no_hole(file: Path, eager_retention: Retention) -> None:
+    earlier_run(file, "a", 3.0, *[3.0] * 10, *[0.5] * 5, *[3.0] * 5, 0.5)
     opened = Opened(file, keep_days=2)
-    now = time.time_ns() // 1000
-    for seq in range(1, 31):
-        days_old = 3 if seq <= 10 or 16 <= seq <= 20 else 0
-        opened.put(sealed(seq, t_done_us=now - days_old * DAY_US))
-    wait_for(lambda: opened.journal.oldest_seq == 11)
+    wait_for(lambda: oldest(file) == [("a", 11)])
     eager_retention.wait(3)
-    assert sorted(held(file)) == list(range(11, 31))
+    with closing(jf.open_for_reading(file)) as connection:
+        assert [seq for seq, _ in jf.read_after(connection, 1, 0, 100)] == list(range(11, 22))
+    opened.journal.close(PATIENCE_S)
+
+
+@pytest.mark.parametrize("days_ahead", [60, 73 * 365])
+def test_a_start_with_a_clock_far_in_the_future_deletes_nothing_of_earlier_runs(
+    file: Path, eager_retention: Retention, days_ahead: float
+) -> None:
+    """Also the second start: the first one's own results are as far ahead."""
+    earlier_run(file, "a", days_ahead + 3, days_ahead + 3, days_ahead + 1)
+    earlier_run(file, "b", days_ahead + 1, days_ahead)
+    earlier_run(file, "c", 0.1, 0.1)
+    opened = Opened(file, keep_days=30)
+    opened.put(sealed(1))
+    eager_retention.wait(3)
+    assert oldest(file) == [("a", 1), ("b", 1), ("c", 1)]
+    opened.journal.close(PATIENCE_S)
+
+
+def test_a_run_from_the_future_ages_with_the_others_once_the_clock_is_right(
+    file: Path, eager_retention: Retention
+) -> None:
+    ahead = 73 * 365
+    earlier_run(file, "right", 40.0, 39.0, 36.0)
+    earlier_run(file, "ahead", 35.0 - ahead, 35.0 - ahead, 34.0 - ahead)
+    earlier_run(file, "right again", 33.0, 31.0, 2.0)
+    opened = Opened(file, keep_days=30)
+    opened.put(sealed(1))
+    wait_for(lambda: oldest(file) == [("right again", 2)])
+    eager_retention.wait(3)
+    assert oldest(file) == [("right again", 2)]
     opened.journal.close(PATIENCE_S)
 
 
@@ -93,16 +135,36 @@ def test_results_go_by_size_and_emptied_runs_with_them(file: Path) -> None:
     assert file.stat().st_size <= 4 * 1024 * 1024
 
 
+@pytest.mark.parametrize("days", [400, -400])
 def test_a_clock_that_is_set_while_the_node_runs_deletes_nothing(
-    file: Path, monkeypatch: pytest.MonkeyPatch, eager_retention: Retention
+    file: Path, monkeypatch: pytest.MonkeyPatch, eager_retention: Retention, days: int
 ) -> None:
+    """Nor does the next start."""
+    earlier_run(file, "a", 0.5, 0.4)
     opened = Opened(file, keep_days=1)
+    real = time.time_ns
+    monkeypatch.setattr("edge_app.clock.time.time_ns", lambda: real() + days * DAY_US * 1000)
     opened.put(sealed(1))
     wait_for(lambda: opened.journal.durable_seq == 1)
-    real = time.time_ns
-    monkeypatch.setattr("edge_app.clock.time.time_ns", lambda: real() + 400 * DAY_US * 1000)
-    opened.put(sealed(2))
-    wait_for(lambda: opened.journal.durable_seq == 2)
     eager_retention.wait(3)
-    assert sorted(held(file)) == [1, 2]
+    assert oldest(file) == [("a", 1)]
+    assert sorted(held(file)) == [1]
+    opened.journal.close(PATIENCE_S)
+    again = Opened(file, keep_days=1)
+    eager_retention.wait(3)
+    assert oldest(file) == [("a", 1), (opened.who.epoch, 1)]
+    again.journal.close(PATIENCE_S)
+
+
+def test_results_of_a_run_that_began_in_the_future_are_kept_once_the_clock_is_set_right(
+    file: Path, monkeypatch: pytest.MonkeyPatch, eager_retention: Retention
+) -> None:
+    real = time.time_ns
+    with monkeypatch.context() as ahead:
+        ahead.setattr("edge_app.clock.time.time_ns", lambda: real() + 400 * DAY_US * 1000)
+        opened = Opened(file, keep_days=1)
+    opened.put(sealed(1))
+    wait_for(lambda: opened.journal.durable_seq == 1)
+    eager_retention.wait(3)
+    assert sorted(held(file)) == [1]
     opened.journal.close(PATIENCE_S)

@@ -240,7 +240,7 @@ class App:
         return summarise(self.line, seconds, simulated=self.simulated, gate=self.recipes.gate, energy=energy)
 
     def _tell_decision(self, placed: Placed, decision: Decision) -> None:
-        """Changes of plan go out as `state`, the scheduler's alarms when they come and when they go."""
+        """Changes of plan go out as `state`, the scheduler's alarms when they come, say something else, and go."""
         if placed is not self.placed:
             return
         governor = placed.placer
@@ -250,7 +250,7 @@ class App:
                 self.outlet.state(self.line.mode, self.line.mode, placement, detail)
         standing = {alarm.name: alarm for alarm in decision.alarms}
         for name, alarm in {**self._alarms, **standing}.items():
-            if (name in standing) != (name in self._alarms):
+            if standing.get(name) != self._alarms.get(name):
                 self.outlet.alarm(name, name in standing, alarm.text, alarm.remedy)
         self._alarms = standing
 

@@ -18,6 +18,12 @@ from edge_app.verdict import Judgement, Mode, ModelIdentity, Placement, PlanKind
 log = logging.getLogger(__name__)
 
 LATENCIES_KEPT = 4096
+TIMED = frozenset(
+    {Reason.LATE, Reason.OVERRUN, Reason.OK, Reason.DEFECT, Reason.MARGINAL, Reason.BAD_IMAGE, Reason.NO_PART}
+)
+"""Reasons that say whether a trigger had its verdict in time; the first two: it had not."""
+LATE_OF, LATE_FROM, LATE_UNTIL = 32, 8, 2
+"""Of so many results, how many not in time raise the alarm LATE, and how few clear it."""
 
 
 class Outlet(Protocol):
@@ -88,6 +94,28 @@ class Counts:
         return self.passed + self.failed + self.unknown
 
 
+class Lateness:
+    """Whether many of the last results were not in time: by one alone nobody sees that a line can't keep up."""
+
+    def __init__(self) -> None:
+        self._late: deque[bool] = deque(maxlen=LATE_OF)
+        self.stands = False
+        """The alarm."""
+
+    def changed_by(self, reason: Reason) -> bool:
+        """One more result: whether the alarm comes or goes."""
+        if reason not in TIMED:
+            return False
+        self._late.append(reason in (Reason.LATE, Reason.OVERRUN))
+        was, self.stands = self.stands, self.count > LATE_UNTIL if self.stands else self.count >= LATE_FROM
+        return self.stands is not was
+
+    @property
+    def count(self) -> int:
+        """How many of the last ones were not in time."""
+        return sum(self._late)
+
+
 class Sealer:
     """Gives each trigger its one result: sequence number, counters, and out."""
 
@@ -113,6 +141,7 @@ class Sealer:
         self._reasons: Counter[Reason] = Counter()
         self._escapes = self._false_rejects = self._truths = 0
         self._latencies_us: deque[int] = deque(maxlen=LATENCIES_KEPT)
+        self._lateness = Lateness()
         self.saw: Callable[[Ticket, Judgement], None] = lambda _ticket, _judgement: None
         """Told of every result, with the lock held: it must be quick and not raise."""
 
@@ -158,6 +187,17 @@ class Sealer:
         self._latencies_us.append(now - ticket.t_capture_mono_us)
         self._hand_over(sealed)
         self.saw(ticket, judgement)
+        if self._lateness.changed_by(judgement.reason):
+            self._tell_lateness()
+
+    def _tell_lateness(self) -> None:
+        late = self._lateness
+        text = f"{late.count} of the last {LATE_OF} triggers had no verdict in time (LATE, OVERRUN)"
+        remedy = "give it more time (limits.deadline_ms) or fewer parts; `edge_app profile` tells what takes the time"
+        try:
+            self._outlet.alarm("LATE", late.stands, text, remedy)
+        except Exception:
+            log.exception("the alarm LATE could not be told: %s", text)
 
     def _note(self, seq: int, text: str) -> None:
         try:

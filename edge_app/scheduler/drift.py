@@ -15,6 +15,8 @@ from edge_app.scheduler.policy import Policy
 
 FRESH_US = 300_000_000
 """A latency is believed for so long after its step was left; then the baseline is."""
+FORGET = 8
+"""A slow batch counts less with each quicker one after it, by one part in so many: one quick batch may be luck."""
 MOST_STRIKES = 5
 
 
@@ -24,9 +26,10 @@ class Track(NamedTuple):
     baseline_us: int = 0
     """The lowest median of a batch ever seen."""
     tail_us: int = 0
-    """What all but one run of the last batch stayed within: by it a step is held against the deadline."""
+    """What all but one run of the last batch stayed within, and of those before it as far as they are not forgotten:
+    by it a step is held against the deadline."""
     best_tail_us: int = 0
-    """The lowest of those ever seen."""
+    """The lowest that a batch stayed within."""
     seen_us: int = 0
     """When the last batch ended."""
     batch: tuple[int, ...] = ()
@@ -59,7 +62,8 @@ def _close_batch(track: Track, batch: tuple[int, ...], now_us: int, drift: Drift
         if now_us >= until:
             strikes = min(strikes + 1, MOST_STRIKES) if now_us < until + hold_us(drift, strikes) else 1
         until = now_us + hold_us(drift, strikes)
-    return Track(baseline, tail, min(track.best_tail_us or tail, tail), now_us, (), slow, until, strikes)
+    held = max(tail, track.tail_us - (track.tail_us - tail) // FORGET)
+    return Track(baseline, held, min(track.best_tail_us or tail, tail), now_us, (), slow, until, strikes)
 
 
 def hold_us(drift: Drift, strikes: int) -> int:

@@ -205,4 +205,4 @@ def _fault_alarm(plan: PlanKind, health: Health) -> Alarm:
     name = "CPU_FAULT" if plan not in NPU_PLANS else "NPU_LOST" if health.phase is Phase.BARRED else "NPU_FAULT"
     known = explain_qnn(health.text)
     remedy = known.remedy if known is not None else "the line goes on with another plan; run `edge_app doctor`"
-    return Alarm(name, f"plan {plan} is {health.phase}: {health.text}", remedy)
+    return Alarm(name, f"plan {plan} is out: {health.text}", remedy)

@@ -7,7 +7,7 @@ from edge_app.scheduler.policy import Policy
 from edge_app.scheduler.state import State
 
 ENTER_SHARE = 0.95
-"""A step is entered only with some of the deadline to spare, and left when it misses it: no flapping."""
+"""A step, or a higher rate, is entered only with some time to spare, and left when there is too little: no flapping."""
 FULL_LOAD = 0.97
 """Share of the time between two triggers that runs may take; more, and a queue grows."""
 
@@ -22,6 +22,7 @@ class Fit:
         self.interval_us = state.pace.interval_us
         """Between triggers; 0: not known."""
         self._present = None if held.rung is None else held.rung.step
+        self._present_rate = 0.0 if held.rung is None else held.rung.rate
         self._policy, self._state, self._now_us = policy, state, now_us
         self._expected_us: dict[int, int] = {}
         self._sustained: dict[int, float] = {}
@@ -49,10 +50,16 @@ class Fit:
         """
         known = self._sustained.get(step)
         if known is None:
-            expected = self.expected_us(step)
-            unlimited = self.budget_us is None or self.interval_us == 0 or expected == 0
-            known = self._sustained[step] = 1.0 if unlimited else self.interval_us * FULL_LOAD / expected
+            known = self._sustained[step] = self._most_sustained(step)
         return known
+
+    def _most_sustained(self, step: int) -> float:
+        expected = self.expected_us(step)
+        if self.budget_us is None or self.interval_us == 0 or expected == 0:
+            return 1.0
+        rate = self.interval_us * FULL_LOAD / expected
+        kept = min(rate, self._present_rate) if step == self._present else 0.0
+        return max(kept, rate * ENTER_SHARE)
 
     def rate_in_time(self, step: int) -> float:
         """The most of the triggers that this step can inspect in time; 0 if it takes too long for any."""

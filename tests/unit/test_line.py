@@ -83,6 +83,26 @@ def test_a_late_verdict_is_late_and_never_pass(bench: Bench) -> None:
     assert late.t_done_us >= late.deadline_us
 
 
+def test_a_line_that_is_always_late_raises_an_alarm_until_it_is_in_time_again(bench: Bench) -> None:
+    line, kept = bench.line(iter([]))
+    sealer = line.sealer
+
+    def seal(*reasons: Reason) -> None:
+        for reason in reasons:
+            ticket = Ticket(sealer.triggers + 1, sealer.triggers + 1, None, 0, 0, None, line.placement)
+            sealer.seal(sealer.admit(ticket), Judgement(reason))
+
+    seal(*[Reason.OK] * 40, *[Reason.LATE] * 7)
+    assert kept.alarms == []
+    seal(Reason.OVERRUN)
+    assert kept.alarms == [("LATE", True)]
+    assert kept.alarm_texts[0].startswith("8 of the last 32 triggers had no verdict in time")
+    seal(*[Reason.DEFECT] * 29, *[Reason.CAMERA_LOST] * 100)
+    assert kept.alarms == [("LATE", True)], "a frame that never came says nothing about time"
+    seal(Reason.BAD_IMAGE)
+    assert kept.alarms == [("LATE", True), ("LATE", False)]
+
+
 def test_a_deadline_is_kept_behind_triggers_that_were_sealed_before_theirs(bench: Bench) -> None:
     line, kept = bench.line(iter([]))
     sealer, broken = Sealer(kept), list[Exception]()

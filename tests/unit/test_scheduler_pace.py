@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 from boards import HTP, HYBRID, START_US, Driver, board_policy, rung, settled
 
 from edge_app.config.scheduler import Drift, Scheduler
@@ -94,6 +97,18 @@ def test_triggers_faster_than_any_plan_lower_the_rate() -> None:
     run_for(driver, 20, 100, every_s=0.06)
     assert driver.decision.placement.rate == 0.55
     assert "more than htp runs" in driver.decision.detail
+
+
+def test_at_the_limit_of_a_plan_the_rate_does_not_flap() -> None:
+    driver = Driver(board_policy(zones=None), deadline_us=500_000).started()
+    drawn = random.Random(3)
+    for ms in [96 + drawn.uniform(-2, 2) for _ in range(3000)] + [90 + drawn.uniform(-9, 9) for _ in range(3000)]:
+        run_for(driver, 0.1, ms, every_s=0.1)
+    rates = [decision.placement.rate for _, decision in driver.decisions[10:]]
+    assert sum(before != after for before, after in itertools.pairwise(rates)) <= 4
+    assert set(rates) == {1.0, 0.85}
+    run_for(driver, 120, 60, every_s=0.1)
+    assert driver.decision.placement.rate == 1.0
 
 
 def test_without_a_deadline_the_source_waits_and_nothing_is_refused() -> None:

@@ -15,8 +15,13 @@ def replace_durably(file: Path, text: str) -> None:
     Raises:
         OSError: it can't be written; what was before stands.
     """
-    _replace(file, text.encode())
-    sync(file.parent)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(file.parent, os.O_RDONLY)  # before anything is changed: it may be one that can't be read
+    try:
+        _replace(file, text.encode())
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def write_whole(file: Path, content: str | bytes, what: str, kind: type[EdgeAppError]) -> None:

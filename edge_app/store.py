@@ -101,23 +101,32 @@ class ModelStore:
     """The model that the pipeline's YAML names. When that is changed, the YAML has the last word."""
 
     def versions(self) -> list[str]:
-        """The whole ones, pushed last first."""
+        """The whole ones, pushed last first.
+
+        Raises:
+            ModelError: the store can't be read.
+        """
         try:
             found = [path for path in self.folder.iterdir() if _VERSION.match(path.name)]
             return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise ModelError(
+                "the store of models can't be read", where=str(self.folder), got=error.strerror or str(error),
+                remedy="see to the folder's owner, and to the disk",
+            ) from error  # fmt: skip
 
     def checked(self, version: str) -> Path:
         """The folder of a version, every file read and compared with its digest.
 
         Raises:
-            ModelError: there is no such version, or it is damaged.
+            ModelError: there is no such version, it is damaged, or can't be read.
         """
         folder = self.folder / version
-        if _VERSION.match(version) is None or not folder.is_dir():
-            known = ", ".join(self.versions()) or "none: push one first"
-            raise ModelError("there is no such version in the store", wanted=known, got=version)
+        if version not in (known := self.versions()):
+            wanted = ", ".join(known) or "none: push one first"
+            raise ModelError("there is no such version in the store", wanted=wanted, got=version)
         try:
             sums = (folder / SUMS_FILE).read_text(encoding="ascii")
         except (OSError, ValueError) as error:
@@ -129,7 +138,11 @@ class ModelStore:
         return folder
 
     def in_force(self) -> tuple[str, ...]:
-        """The version in force, then those before it; empty: the pipeline's own model."""
+        """The version in force, then those before it; empty: the pipeline's own model.
+
+        Raises:
+            ModelError: nobody can tell: its note can't be read, or is damaged.
+        """
         file = self.folder / "in_force.json"
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
@@ -137,8 +150,10 @@ class ModelStore:
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.error("%s can't be read, the pipeline's own model is taken: %s", file, error)
-            return ()
+            raise ModelError(
+                "which version is in force can't be read", where=str(file), got=f"{type(error).__name__}: {error}",
+                remedy="activate the version that is wanted",
+            ) from error  # fmt: skip
         if instead_of != str(self.own):
             log.warning("%s was chosen instead of %s, and the pipeline now names %s: that is taken", versions,
                         instead_of, self.own)  # fmt: skip
@@ -162,9 +177,13 @@ class ModelStore:
             ) from error  # fmt: skip
 
     def forget_old(self, in_use: Collection[str]) -> list[str]:
-        """Removes what is not kept; the versions that went."""
-        kept = {*self.in_force(), *in_use}
-        gone = [version for version in self.versions() if version not in kept][KEPT_OTHERS:]
+        """Removes what is not kept; the versions that went. None where the store can't tell which those are."""
+        try:
+            kept = {*self.in_force(), *in_use}
+            gone = [version for version in self.versions() if version not in kept][KEPT_OTHERS:]
+        except ModelError as error:
+            log.error("no old version is removed: %s", error)
+            return []
         for version in gone:
             shutil.rmtree(self.folder / version, ignore_errors=True)
         return gone

@@ -181,7 +181,7 @@ class Updates:
                 return progress
         versions = self._in_force()
         if not versions:
-            raise NotNow(f"{OWN} is in force: there is nothing to go back to")
+            raise NotNow(f"{self._node.running.name} is in force: there is nothing to go back to")
         return self._begin(versions[1] if len(versions) > 1 else None, versions[1:], watched=False)
 
     def stop(self) -> None:
@@ -211,7 +211,11 @@ class Updates:
 
     def _in_force(self) -> tuple[str, ...]:
         """As the store has it, from the version on that this run began with: one that is damaged is passed over."""
-        versions, running = self.store.in_force(), self._node.running.version
+        try:
+            versions, running = self.store.in_force(), self._node.running.version
+        except ModelError as error:  # the next activation writes it anew
+            log.error("%s", error)
+            return ()
         if self._probation is not None or running in versions[:1]:
             return versions
         return versions[versions.index(running) :] if running in versions else ()
@@ -378,13 +382,21 @@ def fitted(pipeline: Pipeline, version: str | None, card: ModelCard, placed: Pla
 def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None, tuple[StartAlarm, ...]]:
     """The model that a start takes, its version, and an alarm if it is not the one that should be in force.
 
-    A stored version that is damaged gives way to the one before it, at last to the pipeline's own.
+    A stored version that is damaged gives way to the one before it, at last to the pipeline's own; so does a whole
+    store that can't say which one is in force.
 
     Raises:
         EdgeAppError: the pipeline's own can't be had.
     """
     store, alarms = store_of(pipeline, name), list[StartAlarm]()
-    for version in store.in_force():
+    versions: tuple[str, ...] = ()
+    try:
+        versions = store.in_force()
+    except ModelError as error:
+        log.error("the pipeline's own model is taken: %s", error)
+        text = f"{error.where}: {error.what} ({error.got}); {OWN} is in force"
+        alarms.append(StartAlarm(ALARM, text, "activate the version that is wanted"))
+    for version in versions:
         try:
             card = resolve(model_in(store.checked(version), pipeline.model), pipeline.preprocess)
             log.info("%s is in force, as it was activated", version)

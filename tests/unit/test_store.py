@@ -139,14 +139,43 @@ def test_a_version_that_can_not_be_read_gives_way_too(tmp_path: Path, toy_model:
     assert (version, [alarm.name for alarm in alarms]) == (old, ["UPDATE_FAILED"])
 
 
+@pytest.mark.parametrize("how", ["damaged", "unreadable"])
+def test_a_store_that_can_not_say_what_is_in_force_is_told_and_removes_nothing(
+    tmp_path: Path, toy_model: Path, how: str
+) -> None:
+    made = pipeline(tmp_path, toy_model)
+    store = store_of(made, "line")
+    versions = [push(store, files_to_push(tmp_path, toy_model)) for _ in range(5)]
+    store.put_in_force(tuple(versions[:3]))
+    note = store.folder / "in_force.json"
+    note.unlink()
+    if how == "damaged":
+        note.write_text("{")
+    else:
+        note.symlink_to("/proc/self/mem")
+    card, version, alarms = model_at_start(made, "line")
+    assert (version, card.folder, [alarm.name for alarm in alarms]) == (None, toy_model, ["UPDATE_FAILED"])
+    assert "in_force.json" in alarms[0].text
+    assert "the pipeline's own model is in force" in alarms[0].text
+    assert store.forget_old(()) == []
+    assert set(store.versions()) == set(versions)
+
+
+def test_a_store_that_can_not_be_read_costs_an_update_nothing(tmp_path: Path) -> None:
+    """Removing old versions is its last step: an error there must not bring the model before back."""
+    loop = tmp_path / "line.models"
+    loop.symlink_to(loop)
+    assert ModelStore(loop, OWN).forget_old(()) == []
+    with pytest.raises(ModelError, match="can't be read"):
+        ModelStore(loop, OWN).checked("toy@000000000001")
+
+
 def test_another_model_in_the_yaml_has_the_last_word(tmp_path: Path, toy_model: Path) -> None:
     made = pipeline(tmp_path, toy_model)
     store = store_of(made, "line")
     store.put_in_force((push(store, files_to_push(tmp_path, toy_model)),))
     assert store.in_force() != ()
     assert ModelStore(store.folder, tmp_path / "another").in_force() == ()
-    (store.folder / "in_force.json").write_text("{")
-    assert store.in_force() == (), "what can't be read is not followed"
 
 
 def test_a_version_is_named_by_all_of_its_content() -> None:

@@ -120,11 +120,14 @@ def _first(*values: float | None) -> float:
 def judge_classes(found: Detections | Classes, labels: tuple[str, ...]) -> Judgement:
     """One frame's probabilities, for a decision over many frames. UNKNOWN by itself: one frame decides nothing.
 
-    NO_PART if a detector ahead of the classifier found nobody; no probabilities if it found what can't be classified.
+    NO_PART if a detector ahead of the classifier found nobody, INVALID_OUTPUT if it may not have told all that it
+    found; no probabilities if it found what can't be classified.
 
     Raises:
         RuntimeFault: detections, or scores of other classes.
     """
+    if isinstance(found, Detections) and found.truncated:
+        return Judgement(Reason.INVALID_OUTPUT, "more candidates than the detector may give")
     if isinstance(found, Detections) and len(found) == 0 and found.unsure:
         return Judgement(Reason.MARGINAL, "the largest crop can't be put into the classifier")
     if isinstance(found, Detections) and len(found) == 0:

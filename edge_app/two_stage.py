@@ -138,14 +138,14 @@ class TwoStageEngine(Engine):
         boxes, scores, labels = found.boxes_px[wanted], found.scores[wanted], found.labels[wanted]
         if self._largest:
             order = np.argsort(-(boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]), kind="stable")
-            return Detections(boxes[order], scores[order], labels[order])
+            return Detections(boxes[order], scores[order], labels[order], found.truncated)
         most = self._rules.most
         return Detections(boxes[:most], scores[:most], labels[:most], found.truncated or len(boxes) > most)
 
     def _named(self, pair: PairWork, crops: Detections, power_mode: PowerMode) -> Detections | Classes:
         if self._largest:
-            if len(crops) == 0:
-                return Detections.none()
+            if len(crops) == 0 or crops.truncated:  # the largest one may be among those that were cut off
+                return replace(Detections.none(), truncated=crops.truncated)
             try:
                 return Classes(self._scores(pair, crops.boxes_px[0], power_mode), len(crops))
             except _OddCrop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import colours
@@ -111,6 +112,20 @@ def test_before_a_decision_the_largest_crop_speaks(tmp_path: Path, toy_model: Pa
     assert judge_classes(found, colours.LABELS).detail == "2 are there: the largest is named"
     nobody = found_by(made, picture())
     assert judge_classes(nobody, colours.LABELS).reason is Reason.NO_PART
+
+
+def test_where_the_detector_gave_not_all_it_found_the_largest_is_not_known(tmp_path: Path, toy_model: Path) -> None:
+    """What was cut off had lower scores, but may be larger: naming what is left would name somebody else."""
+    engine = placed(pipeline(tmp_path, toy_model, decision={}, judge={})).engines[PlanKind.CPU]
+    assert isinstance(engine, TwoStageEngine)
+    detector = engine.both[0]
+    whole = detector.result
+    detector.result = lambda work: replace(whole(work), truncated=True)  # type: ignore[method-assign]
+    work = engine.bind()
+    for pixels in (picture((4, 4, TINTS["green"])), picture()):
+        engine.preprocess(frame(pixels), work)
+        engine.run(work, PowerMode.NONE)
+        assert judge_classes(engine.result(work), colours.LABELS).reason is Reason.INVALID_OUTPUT
 
 
 def test_only_boxes_of_the_wanted_labels_are_cropped(tmp_path: Path, toy_model: Path) -> None:

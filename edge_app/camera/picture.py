@@ -24,6 +24,7 @@ ENDINGS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".ti
 
 _JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff])")
 _JPEG_SCAN_END = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+_EXIF = re.compile(rb"exif", re.IGNORECASE)
 _JPEG_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
 _JPEG_END, _JPEG_SCAN = 0xD9, 0xDA
 
@@ -57,6 +58,15 @@ def _load(file: Path, flags: int) -> Pixels:
     if pixels is None:
         raise BrokenPicture("can't be decoded: no picture in a known format, or a damaged one")
     return np.asarray(pixels, np.uint8)
+
+
+def turned_by_exif(file: Path, pixels: Pixels) -> bool:
+    """Whether a viewer would turn or mirror this picture; `pixels` as `load_bgr` gave them."""
+    data = file.read_bytes()
+    if _EXIF.search(data) is None:
+        return False
+    shown = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    return shown is not None and not np.array_equal(shown, pixels)
 
 
 def find_flaw(data: bytes) -> str | None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.camera.picture import ENDINGS
+from edge_app.camera.picture import ENDINGS, BrokenPicture, load_bgr, turned_by_exif
 from edge_app.config.load import read_yaml
 from edge_app.errors import ConfigError
 from edge_app.listing import read_lines, read_text
@@ -101,19 +100,22 @@ def spread(items: Sequence[T], limit: int | None) -> list[T]:
 
 
 def read_picture(file: Path) -> npt.NDArray[np.uint8]:
-    """A picture as BGR, uint8 [H, W, 3].
+    """A picture as BGR, uint8 [H, W, 3]: the pixels that a line gets of it (camera.type: folder).
 
     Raises:
-        ConfigError: it can't be read or decoded.
+        ConfigError: it can't be read, is not whole, or is stored turned: labels are of the upright picture.
     """
     try:
-        raw = np.fromfile(file, np.uint8)
-    except OSError as error:
-        raise ConfigError("can't read the picture", where=str(file), got=error.strerror or str(error)) from error
-    decoded = cv2.imdecode(raw, cv2.IMREAD_COLOR) if raw.size else None
-    if decoded is None:
-        raise ConfigError("not a picture that can be decoded", where=str(file), got=f"{raw.size} bytes")
-    return np.asarray(decoded, np.uint8)
+        pixels = load_bgr(file)
+    except BrokenPicture as broken:
+        raise ConfigError("not a whole picture", where=str(file), got=str(broken)) from broken
+    if turned_by_exif(file, pixels):
+        raise ConfigError(
+            "a picture that is stored turned", where=str(file), wanted="pixels as a camera gives them",
+            got="an EXIF orientation, which no line follows",
+            remedy="store it upright, e.g. `mogrify -auto-orient FILE`",
+        )  # fmt: skip
+    return pixels
 
 
 def read_truth(picture: Picture, shape: tuple[int, ...], names: Sequence[str], labels: Sequence[str]) -> Truth:

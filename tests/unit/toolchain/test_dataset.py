@@ -6,7 +6,10 @@ import cv2
 import numpy as np
 import pytest
 
+from edge_app.camera import make_camera
+from edge_app.config.camera import FolderCamera
 from edge_app.errors import ConfigError
+from edge_app.frame import FrameStatus
 from edge_app.toolchain.dataset import pictures_in, read_dataset, read_picture, read_truth
 
 
@@ -71,5 +74,42 @@ def test_empty_folder_is_an_error(tmp_path: Path) -> None:
 def test_truncated_picture_is_an_error(root: Path) -> None:
     file = root / "images" / "a.png"
     file.write_bytes(file.read_bytes()[:20])
-    with pytest.raises(ConfigError, match="decoded"):
+    with pytest.raises(ConfigError, match="not a whole picture"):
         read_picture(file)
+
+
+def stored_jpeg(file: Path) -> bytes:
+    """A picture that is 60 px wide, and another one in each quarter."""
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[:20, :30], pixels[20:, 30:] = (250, 20, 20), (20, 250, 20)
+    assert cv2.imwrite(str(file), pixels)
+    return file.read_bytes()
+
+
+def test_a_jpeg_that_is_cut_off_is_an_error_as_it_is_to_a_line(tmp_path: Path) -> None:
+    """OpenCV gives it with its lower part grey."""
+    file = tmp_path / "a.jpg"
+    file.write_bytes(stored_jpeg(file)[:-200])
+    with pytest.raises(ConfigError) as caught:
+        read_picture(file)
+    assert "no end marker" in str(caught.value.got)
+    camera = make_camera(FolderCamera.model_validate({"type": "folder", "path": tmp_path}))
+    camera.open()
+    frame = camera.read()
+    assert frame is not None
+    assert frame.status is FrameStatus.INCOMPLETE
+
+
+@pytest.mark.parametrize(("orientation", "turned"), [(1, False), (3, True), (6, True)])
+def test_a_picture_that_a_line_sees_turned_is_an_error(tmp_path: Path, orientation: int, turned: bool) -> None:
+    """Its labels are of the picture as it is shown, its pixels at the line are not."""
+    file = tmp_path / "a.jpg"
+    whole = stored_jpeg(file)
+    entry = b"\x01\x12\x00\x03\x00\x00\x00\x01" + orientation.to_bytes(2, "big") + b"\x00\x00"
+    exif = b"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01" + entry + bytes(4)
+    file.write_bytes(whole[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + whole[2:])
+    if turned:
+        with pytest.raises(ConfigError, match="stored turned"):
+            read_picture(file)
+    else:
+        assert read_picture(file).shape == (40, 60, 3)

@@ -20,7 +20,7 @@ KERNELS = Path(__file__).parents[1] / "preprocess"
 CPU = "cortex-a78"
 FUNCTIONS = (
     "packed_pick_wide", "packed_box2_wide", "packed_general_wide", "packed_general_narrow", "mono_pick_wide",
-    "mono_general_wide", "nv12_pick_wide", "nv12_box2_wide", "nv12_general_wide", "yuyv_pick_wide",
+    "mono_general_wide", "nv12_pick_wide", "nv12_halved", "nv12_general_wide", "yuyv_pick_wide",
     "bayer_general_wide",
 )  # fmt: skip
 PIXELS = 16

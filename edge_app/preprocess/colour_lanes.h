@@ -15,7 +15,7 @@ EA_INLINE colour_factors factors_of(const ea_plan *p) {
     const ea_yuv *t = &p->yuv;
     const int bgr = p->spec.color == EA_BGR;
     return (colour_factors){
-        v_set16(t->y_min), v_factor(t->y_gain),
+        v_set8(t->y_min), v_factor(t->y_gain),
         v_factor(bgr ? t->u_to_b : t->v_to_r), v_factor(bgr ? t->u_to_g : t->v_to_g),
         v_factor(bgr ? t->v_to_g : t->u_to_g), v_factor(bgr ? t->v_to_r : t->u_to_b),
     };
@@ -30,15 +30,12 @@ EA_INLINE void chroma_terms(const colour_factors *f, ea_v x, ea_v z, wide *out) 
     out[2] = v_times(fz, f->z2);
 }
 
-/* Words of the channels, not yet clipped to bytes, from luma words and chroma terms. */
-EA_INLINE void colour_words(const colour_factors *f, ea_v y, const wide *chroma, ea_v *out) {
+/* Sums of the channels, 20 bits too long, from luma words that begin at 0 and chroma terms. */
+EA_INLINE void colour_sums(const colour_factors *f, ea_v y, const wide *chroma, wide *out) {
     const ea_v rounding = v_set32(1 << 19);
-    const wide luma = v_times(v_factorable(v_sub_to_zero16(y, f->y_min)), f->y);
+    const wide luma = v_times(v_factorable(y), f->y);
     const wide rounded = {v_add32(luma.low, rounding), v_add32(luma.high, rounding)};
-    for (int c = 0; c < 3; c++) {
-        const wide sum = wide_sum(rounded, chroma[c]);
-        out[c] = v_narrow32(v_right32(sum.low, 20), v_right32(sum.high, 20));
-    }
+    for (int c = 0; c < 3; c++) out[c] = wide_sum(rounded, chroma[c]);
 }
 
 EA_INLINE ea_v even_bytes(ea_v pairs) { return v_and(pairs, v_set16(255)); }
@@ -47,20 +44,27 @@ EA_INLINE ea_v odd_bytes(ea_v pairs) { return v_right16(pairs, 8); }
 /* Words of tap 0 and of tap 1, clipped, as pairs. */
 EA_INLINE ea_v paired(ea_v even, ea_v odd) { return v_alternate(v_narrow16(even, odd)); }
 
-EA_INLINE void colour_pairs(const colour_factors *f, ea_v y, ea_v x, ea_v z, ea_v *out) {
-    ea_v even[3], odd[3];
-    wide chroma[3];
-    chroma_terms(f, even_bytes(x), even_bytes(z), chroma);
-    colour_words(f, even_bytes(y), chroma, even);
-    chroma_terms(f, odd_bytes(x), odd_bytes(z), chroma);
-    colour_words(f, odd_bytes(y), chroma, odd);
-    for (int c = 0; c < 3; c++) out[c] = paired(even[c], odd[c]);
+/* Pairs of the channels, from luma pairs and the chroma terms of tap 0 and of tap 1. */
+EA_INLINE void colour_pairs(const colour_factors *f, ea_v y, const wide *chroma0, const wide *chroma1, ea_v *out) {
+    const ea_v luma = v_sub_to_zero8(y, f->y_min);
+    wide even[3], odd[3];
+    colour_sums(f, even_bytes(luma), chroma0, even);
+    colour_sums(f, odd_bytes(luma), chroma1, odd);
+    for (int c = 0; c < 3; c++) out[c] = v_pairs_right20(even[c], odd[c]);
+}
+
+EA_INLINE void colour_of_pairs(const colour_factors *f, ea_v y, ea_v x, ea_v z, ea_v *out) {
+    wide chroma[2][3];
+    chroma_terms(f, even_bytes(x), even_bytes(z), chroma[0]);
+    chroma_terms(f, odd_bytes(x), odd_bytes(z), chroma[1]);
+    colour_pairs(f, y, chroma[0], chroma[1], out);
 }
 
 EA_INLINE void colour_picked(const colour_factors *f, ea_v y, ea_v x, ea_v z, ea_v *out) {
-    wide chroma[3];
+    wide chroma[3], sums[3];
     chroma_terms(f, x, z, chroma);
-    colour_words(f, y, chroma, out);
+    colour_sums(f, v_sub_to_zero8(y, f->y_min), chroma, sums);
+    for (int c = 0; c < 3; c++) out[c] = v_narrow32(v_right32(sums[c].low, 20), v_right32(sums[c].high, 20));
 }
 
 /* Words of red, green, blue to words of luma: (9798 r + 19235 g + 3735 b + 2^14) >> 15. */

@@ -65,26 +65,8 @@ EA_INLINE int row_taps(const ea_plan *p, const colour_factors *f, source_row r, 
     ea_v raw[3];
     raw_taps(p, r, g, family, narrow, raw);
     if (pick) colour_picked(f, raw[0], raw[1], raw[2], c);
-    else colour_pairs(f, raw[0], raw[1], raw[2], c);
+    else colour_of_pairs(f, raw[0], raw[1], raw[2], c);
     return 3;
-}
-
-/* Both rows of taps of a halved NV12 frame. The pairs of 16 columns are 32 bytes as they lie there, and the four pixels of
- * each output pixel have one chroma. */
-EA_INLINE void halved_nv12_taps(const ea_plan *p, const colour_factors *f, source_row r0, source_row r1, int32_t g, ea_v *upper,
-                                ea_v *lower) {
-    const int32_t at = p->x[p->group[g].x].p0;
-    const ea_v luma[2] = {v_load(r0.row + at), v_load(r1.row + at)}, uv = v_load(r0.chroma + at);
-    const ea_v u = even_bytes(uv), v = odd_bytes(uv);
-    const int bgr = p->spec.color == EA_BGR;
-    ea_v even[3], odd[3];
-    wide chroma[3];
-    chroma_terms(f, bgr ? u : v, bgr ? v : u, chroma);
-    for (int row = 0; row < 2; row++) {
-        colour_words(f, even_bytes(luma[row]), chroma, even);
-        colour_words(f, odd_bytes(luma[row]), chroma, odd);
-        for (int c = 0; c < 3; c++) (row ? lower : upper)[c] = paired(even[c], odd[c]);
-    }
 }
 
 EA_INLINE int32_t clamp_row(int32_t y, int32_t height) { return y < 1 ? 1 : y > height - 2 ? height - 2 : y; }
@@ -164,9 +146,6 @@ EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_co
         if (family == EA_FAMILY_BAYER) {
             bayer_touch_next(p, group, frame, next->p0);
             bayer_taps(p, frame, y, g, narrow, upper, lower);
-        } else if (family == EA_FAMILY_NV12 && blend == EA_BOX2) {
-            touch_next(p, group, n0, n1, 2);
-            halved_nv12_taps(p, &f, r0, r1, g, upper, lower);
         } else {
             touch_next(p, group, n0, n1, blend == EA_PICK ? 1 : 2);
             channels = row_taps(p, &f, r0, g, family, narrow, blend == EA_PICK, upper);
@@ -180,6 +159,46 @@ EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_co
         for (int c = 0; c < channels; c++)
             v_store_bytes16(out[c] + group->x, blend == EA_PICK ? upper[c] : blended(upper[c], lower[c], group, w0, w1, blend));
     }
+}
+
+/* Words of 16 columns of a halved NV12 frame: their pairs are 32 bytes as they lie there, and the four pixels of each output
+ * pixel have one chroma. One row after the other, so that nothing leaves the registers. */
+EA_INLINE void halved_words(const colour_factors *f, const uint8_t *const luma[2], const uint8_t *chroma, int bgr, ea_v *out) {
+    const ea_v uv = v_load(chroma), u = even_bytes(uv), v = odd_bytes(uv);
+    wide terms[3];
+    chroma_terms(f, bgr ? u : v, bgr ? v : u, terms);
+    for (int c = 0; c < 3; c++) out[c] = v_set16(2);
+    for (int row = 0; row < 2; row++) {
+        ea_v pairs[3];
+        colour_pairs(f, v_load(luma[row]), terms, terms, pairs);
+        for (int c = 0; c < 3; c++) out[c] = v_add16(out[c], v_mul_pairs8(pairs[c], v_set8(1)));
+    }
+    for (int c = 0; c < 3; c++) out[c] = v_right16(out[c], 2);
+}
+
+/* An ea_row_function: two bytes of each row and of its chroma row are one column. */
+EA_INLINE void halved_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3], int bgr) {
+    const int32_t ahead = j + AHEAD < p->spec.inner_h ? j + AHEAD : j, last = p->spec.inner_w - EA_GROUP;
+    const int32_t left = p->x[0].p0;
+    const source_row upper = source_row_at(p, frame, p->y[j].p0), lower = source_row_at(p, frame, p->y[j].p1);
+    const source_row next = source_row_at(p, frame, p->y[ahead].p0), next_lower = source_row_at(p, frame, p->y[ahead].p1);
+    const colour_factors f = factors_of(p);
+    uint8_t *const to[3] = {out[0], out[1], out[2]};
+    for (int32_t x = columns.first; x < columns.end; x += EA_GROUP) {
+        const int32_t i = x < last ? x : last, at = left + 2 * i;
+        const uint8_t *const luma[2] = {upper.row + at, lower.row + at};
+        ea_v words[3];
+        v_prefetch(next.row + at);
+        v_prefetch(next_lower.row + at);
+        v_prefetch(next.chroma + at);
+        halved_words(&f, luma, upper.chroma + at, bgr, words);
+        for (int c = 0; c < 3; c++) v_store_bytes16(to[c] + i, words[c]);
+    }
+}
+
+static void nv12_halved(const ea_plan *p, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3]) {
+    if (p->spec.color == EA_BGR) halved_row(p, frame, j, columns, out, 1);
+    else halved_row(p, frame, j, columns, out, 0);
 }
 
 /* See emit.h. The last ones of a stretch overlap those before. */
@@ -221,7 +240,6 @@ EA_ROW(mono_pick, EA_MONO, EA_PICK, 0)
 EA_ROW(mono_box2, EA_MONO, EA_BOX2, 0)
 EA_ROW(mono_general, EA_MONO, EA_GENERAL, 0)
 EA_ROW(nv12_pick, EA_FAMILY_NV12, EA_PICK, 0)
-EA_ROW(nv12_box2, EA_FAMILY_NV12, EA_BOX2, 0)
 EA_ROW(nv12_general, EA_FAMILY_NV12, EA_GENERAL, 0)
 EA_ROW(nv12_gray, EA_FAMILY_NV12, EA_GENERAL, 1)
 EA_ROW(yuyv_pick, EA_FAMILY_YUYV, EA_PICK, 0)
@@ -242,7 +260,7 @@ static ea_row_function choose_row(const ea_plan *p) {
             return blend == EA_PICK ? EA_CHOICE(mono_pick) : blend == EA_BOX2 ? EA_CHOICE(mono_box2) : EA_CHOICE(mono_general);
         case EA_FAMILY_NV12:
             if (gray) return EA_CHOICE(nv12_gray);
-            return blend == EA_PICK ? EA_CHOICE(nv12_pick) : blend == EA_BOX2 ? EA_CHOICE(nv12_box2) : EA_CHOICE(nv12_general);
+            return blend == EA_PICK ? EA_CHOICE(nv12_pick) : blend == EA_BOX2 ? nv12_halved : EA_CHOICE(nv12_general);
         case EA_FAMILY_YUYV:
             if (gray) return EA_CHOICE(yuyv_gray);
             return blend == EA_PICK ? EA_CHOICE(yuyv_pick) : EA_CHOICE(yuyv_general);

@@ -50,7 +50,7 @@ static inline ea_v v_mul_pairs8(ea_v bytes, ea_v weights) { return _mm256_maddub
 
 static inline ea_v v_add16(ea_v a, ea_v b) { return _mm256_add_epi16(a, b); }
 static inline ea_v v_sub16(ea_v a, ea_v b) { return _mm256_sub_epi16(a, b); }
-static inline ea_v v_sub_to_zero16(ea_v a, ea_v b) { return _mm256_subs_epu16(a, b); }
+static inline ea_v v_sub_to_zero8(ea_v a, ea_v b) { return _mm256_subs_epu8(a, b); }
 static inline ea_v v_right16(ea_v a, int bits) { return _mm256_srli_epi16(a, bits); }
 static inline ea_v v_left16(ea_v a, int bits) { return _mm256_slli_epi16(a, bits); }
 static inline ea_v v_mul_high16(ea_v a, ea_v b) { return _mm256_mulhi_epi16(a, b); }
@@ -100,6 +100,13 @@ static inline wide v_factorable(ea_v words) {
 }
 static inline ea_v v_factor(int32_t f) { return v_set32((int32_t)((uint32_t)(f & 127) << 16 | (uint16_t)(f >> 7))); }
 static inline wide v_times(wide a, ea_v f) { return (wide){v_mul_pairs16(a.low, f), v_mul_pairs16(a.high, f)}; }
+/* Values of tap 0 and of tap 1, shifted right by 20 bits and clipped, as pairs: of the upper words, four bits too long. */
+static inline __m256i upper_words_right4(__m256i even, __m256i odd) {
+    return _mm256_srai_epi16(_mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa), 4);
+}
+static inline ea_v v_pairs_right20(wide even, wide odd) {
+    return _mm256_packus_epi16(upper_words_right4(even.low, odd.low), upper_words_right4(even.high, odd.high));
+}
 
 /* The factors of eight values, in registers. */
 typedef struct {

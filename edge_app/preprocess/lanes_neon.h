@@ -57,6 +57,7 @@ static inline ea_v v_select(ea_v mask, ea_v a, ea_v b) {
 }
 
 static inline ea_v v_mean8(ea_v a, ea_v b) { return EA_BOTH(vrhaddq_u8); }
+static inline ea_v v_sub_to_zero8(ea_v a, ea_v b) { return EA_BOTH(vqsubq_u8); }
 static inline ea_v v_sub8(ea_v a, ea_v b) { return EA_BOTH(vsubq_u8); }
 static inline ea_v v_step8(ea_v a, ea_v b) { return EA_BOTH(vabdq_u8); }
 static inline ea_v v_at_least8(ea_v a, ea_v b) { return EA_BOTH(vcgeq_u8); }
@@ -73,7 +74,6 @@ static inline ea_v v_mul_pairs8(ea_v a, ea_v b) { return EA_BOTH(mul_pairs8); }
     static inline ea_v name(ea_v a, ea_v b) { return EA_BOTH(name##_lane); }
 EA_LANES16(v_add16, vaddq_u16, EA_U16, EA_FROM_U16)
 EA_LANES16(v_sub16, vsubq_u16, EA_U16, EA_FROM_U16)
-EA_LANES16(v_sub_to_zero16, vqsubq_u16, EA_U16, EA_FROM_U16)
 EA_LANES16(v_add32, vaddq_s32, EA_S32, EA_FROM_S32)
 
 static inline ea_v v_right16(ea_v a, int bits) {
@@ -147,6 +147,15 @@ static inline ea_v v_factor(int32_t f) { return v_set32(f); }
 static inline uint8x16_t times_lane(uint8x16_t a, uint8x16_t b) { return EA_FROM_S32(vmulq_s32(EA_S32(a), EA_S32(b))); }
 static inline ea_v times_half(ea_v a, ea_v b) { return EA_BOTH(times_lane); }
 static inline wide v_times(wide a, ea_v f) { return (wide){times_half(a.low, f), times_half(a.high, f)}; }
+/* Values of tap 0 and of tap 1, shifted right by 20 bits and clipped, as pairs: of the upper words, four bits too long. */
+static inline uint8x16_t pairs_right20(uint8x16_t even0, uint8x16_t odd0, uint8x16_t even1, uint8x16_t odd1) {
+    const int16x8_t first = vtrn2q_s16(EA_S16(even0), EA_S16(odd0)), second = vtrn2q_s16(EA_S16(even1), EA_S16(odd1));
+    return vqshrun_high_n_s16(vqshrun_n_s16(first, 4), second, 4);
+}
+static inline ea_v v_pairs_right20(wide even, wide odd) {
+    return (ea_v){pairs_right20(even.low.low, odd.low.low, even.high.low, odd.high.low),
+                  pairs_right20(even.low.high, odd.low.high, even.high.high, odd.high.high)};
+}
 
 /* The factors of eight values, in registers. */
 typedef struct {

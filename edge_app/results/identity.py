@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from edge_app.verdict import Mode, ModelIdentity, Placement
 
@@ -20,9 +20,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class ClockInfo:
-    """How far the UTC stamps can be trusted; `err_us` is None where nobody vouches for the clock."""
+    """How far the UTC stamps can be trusted: at most `err_us` off; None where nobody vouches for the clock."""
 
-    source: str = "unsynchronised"
+    source: Literal["ntp", "unsynchronised"] = "unsynchronised"
     err_us: int | None = None
 
 

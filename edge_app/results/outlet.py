@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from edge_app.results.endpoint import check_endpoint
 from edge_app.results.evidence import Evidence
 from edge_app.results.identity import NodeIdentity, NodeStatus
 from edge_app.results.journal import Journal
+from edge_app.results.kernel_clock import clock_now
 from edge_app.results.parts import Parts
 from edge_app.results.record import Record
 from edge_app.results.refusals import Refusals
@@ -64,7 +66,8 @@ class Outlet:
         handlers: Mapping[str, Handler] | None = None,
     ) -> None:
         self._config = config
-        self._identity = identity
+        self._identity = replace(identity, clock=clock_now())
+        self._identifying = threading.Lock()
         self._status = status
         self._started_us = clock.monotonic_us()
         self._published_seq = 0
@@ -270,10 +273,11 @@ class Outlet:
         self._alarms.set(name, active, text, remedy)
 
     def identify(self, **changes: Any) -> None:
-        """Fields of NodeIdentity (recipe, model, clock, ...) as results tell them from the next one on."""
+        """Fields of NodeIdentity (recipe, model, ...) as results tell them from the next one on."""
         if frozen := {"node", "epoch", "simulated"} & set(changes):
             raise ValueError(f"{sorted(frozen)} can't change while a node runs")
-        self._identity = replace(self._identity, **changes)
+        with self._identifying:  # the application's thread, and the bus's for the clock
+            self._identity = replace(self._identity, **changes)
 
     def healthy(self, within_us: int = 3_000_000) -> bool:
         """Whether the bus goes round; without it, no watchdog should be fed."""
@@ -320,6 +324,7 @@ class Outlet:
             self._strangers.add(count, clock.monotonic_us())
 
     def _beat(self) -> bytes:
+        self.identify(clock=clock_now())
         self._parts.forget_old()
         for refusals in (self._strangers, self._bad_commands):
             refusals.look(clock.monotonic_us())

@@ -187,5 +187,7 @@ class TestUnit:
         assert (result.returncode, result.stderr) == (0, "")
 
     def test_it_is_locked_up(self, unit: Path) -> None:
-        result = self.analyze("security", "--offline=yes", "--threshold=20", f"./{unit.name}", folder=unit.parent)
+        """By systemd's count, in which 0.4 are of a clock that it may ask; that it can't set it takes no account of."""
+        assert "CapabilityBoundingSet=\n" in unit.read_text()
+        result = self.analyze("security", "--offline=yes", "--threshold=24", f"./{unit.name}", folder=unit.parent)
         assert result.returncode == 0, result.stdout

@@ -4,7 +4,7 @@
 
 #include "head.h"
 
-enum { PASSES = 3, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, KEPT_BLOCK = 8 };
+enum { PASSES = 4, DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, KEPT_BLOCK = 8 };
 
 /* Ascending keys of descending floats of any sign. */
 static uint32_t descending_key(float score) {

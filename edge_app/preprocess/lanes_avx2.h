@@ -63,7 +63,7 @@ static inline ea_v v_mul_pairs16(ea_v a, ea_v b) { return _mm256_madd_epi16(a, b
 
 static inline ea_v v_add32(ea_v a, ea_v b) { return _mm256_add_epi32(a, b); }
 static inline ea_v v_right32(ea_v a, int bits) { return _mm256_srai_epi32(a, bits); }
-static inline ea_v v_right32_by(ea_v a, int bits) { return _mm256_sra_epi32(a, _mm_cvtsi32_si128(bits)); }
+static inline ea_v v_right32_by(ea_v a, int bits) { return _mm256_srav_epi32(a, _mm256_set1_epi32(bits)); }
 static inline ea_v v_add_pairs32(ea_v a, ea_v b) { return _mm256_hadd_epi32(a, b); }
 static inline ea_v v_narrow32(ea_v low, ea_v high) { return _mm256_packs_epi32(low, high); }
 

@@ -41,6 +41,9 @@ FROZEN_OTHERS_MOVED_C = 4.0
 FROZEN_ALONE = 10
 """Times the patience with a zone that has no others to be compared with."""
 GRACE_US = 2_500_000
+MOST_MC = 10**9
+"""A number beyond this is garbage, and may be too long to be made a float."""
+STOP_S = 1.0
 Classify = Callable[[str], ZoneGroup | None]
 
 
@@ -157,11 +160,12 @@ def _text(file: Path) -> str | None:
 def _integer(file: Path) -> int | OSError | ValueError:
     """The whole number in a file, or why there is none."""
     try:
-        return int(_read(file))
+        number = int(_read(file))
     except OSError as error:
         return error
     except ValueError as error:
         return error
+    return number if abs(number) <= MOST_MC else ValueError("far too large")
 
 
 def _read(file: Path) -> str:
@@ -237,7 +241,7 @@ class ZoneHistory:
         since_us, first_c = self._jumped or (t_us, temp_c)
         seconds = max((since_us - last_us) / 1e6, 1.0)
         if abs(temp_c - last_c) <= JUMP_C_PER_S * seconds:
-            self._jumped = None
+            self._jumped, self._jump_lives = None, False
             return None
         self._jumped = (since_us, first_c)
         self._jump_lives = self._jump_lives or temp_c != first_c
@@ -316,10 +320,10 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """Ends the thread; one that a driver holds in a read is not waited for."""
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(STOP_S)
 
     def _work(self) -> None:
         while not self._stopped.wait(self._sample_s):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+from pathlib import Path
 
 import pytest
 from sysfs import SysfsTree
@@ -14,6 +16,7 @@ from edge_app.scheduler.policy import own_trip_c, zone_limits
 from edge_app.thermal import (
     GRACE_US,
     Sampler,
+    ZoneFile,
     ZoneHistory,
     ZoneReader,
     cooling_devices,
@@ -140,6 +143,13 @@ def test_a_hot_sensor_that_turns_cool_at_once_is_broken() -> None:
     assert set(states[3:]) == {ZoneState.IMPOSSIBLE}  # within GRACE_US the last good value still stands
 
 
+def test_a_disturbance_that_went_by_makes_no_dead_sensor_believable_later() -> None:
+    history = ZoneHistory("z")
+    read(history, 85_000, 85_100, 20_000, 20_100, 85_000, 85_100)
+    states = [history.judge((6 + k) * S, 20_000).state for k in range(600)]
+    assert set(states[3:]) == {ZoneState.IMPOSSIBLE}
+
+
 def test_a_jump_that_lasts_and_lives_is_believed_in_the_end() -> None:
     history = ZoneHistory("z")
     read(history, 85_000, 85_100)
@@ -226,6 +236,17 @@ def test_a_pipe_in_place_of_the_file_is_unreadable_and_holds_nobody_up(tree, hel
         os.close(writer)
 
 
+@pytest.mark.parametrize("garbage", ["9" * 400, "-" + "9" * 4000, "x", "", "41.2", "0x10", "\x00\x01"])
+def test_garbage_in_any_file_of_a_zone_is_no_number_and_stops_nothing(tree, garbage) -> None:
+    folder = tree.folders["nspss0-thermal"]
+    tree.write(folder / "temp", garbage)
+    tree.write(folder / "trip_point_0_temp", garbage)
+    zones = find_zones(tree.root, classify)
+    assert zones[0].zone.trips == (Trip("critical", 110.0),)
+    first, second, *_ = ZoneReader(zones, 300.0).read(0).readings
+    assert (first.state, second.temp_c) == (ZoneState.UNREADABLE, 40.9)
+
+
 def test_a_folder_in_place_of_the_file_is_unreadable(tree) -> None:
     (tree.folders["nspss0-thermal"] / "temp").unlink()
     (tree.folders["nspss0-thermal"] / "temp").mkdir()
@@ -254,3 +275,29 @@ def test_the_sampler_reads_at_once_and_again_by_itself(tree) -> None:
     sampler.stop()
     assert sampler.latest.readings[0].temp_c == 47.5
     assert sampler.latest.t_us > first.t_us
+
+
+class HangingFolder(type(Path())):
+    """A zone whose driver does not answer any more once `hangs` is set."""
+
+    hangs, held, released = threading.Event(), threading.Event(), threading.Event()
+
+    def __truediv__(self, name: str) -> Path:
+        if self.hangs.is_set():
+            self.held.set()
+            self.released.wait()
+        return Path(self) / name
+
+
+def test_a_driver_that_does_not_answer_does_not_keep_the_line_from_ending(tree) -> None:
+    (zone, *_) = find_zones(tree.root, classify)
+    sampler = Sampler([ZoneFile(zone.zone, HangingFolder(zone.folder))], sample_s=0.005, frozen_s=300.0)
+    HangingFolder.hangs.set()
+    sampler.start()
+    assert HangingFolder.held.wait(60)
+    try:
+        sampler.stop()
+        assert sampler._thread.is_alive()
+    finally:
+        HangingFolder.released.set()
+    sampler._thread.join()

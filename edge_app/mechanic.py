@@ -68,8 +68,20 @@ class Mechanic:
                 self._carry_out(action)
 
     def self_test(self) -> str | None:
-        """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError."""
-        return self._proven(self._governor.last.plan)
+        """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError.
+
+        A plan that fails it gets no further part until it was built again and proven.
+        """
+        plan = self._governor.last.plan
+        try:
+            wrong = self._proven(plan)
+        except EdgeAppError as error:
+            self._failed(Action(ActionKind.CANARY, plan), error)
+            raise
+        if wrong is not None:
+            self._governor.tell(Event(EventKind.CANARY_FAILED, plan, wrong))
+            log.error("plan %s: self-test: %s", plan, wrong)
+        return wrong
 
     @property
     def plans(self) -> tuple[PlanKind, ...]:

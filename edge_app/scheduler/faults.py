@@ -64,7 +64,8 @@ def apply_event(policy: Policy, healths: Healths, event: Event, now_us: int) -> 
         return healths
     changed = dict(healths)
     if event.kind is EventKind.LOADED:
-        phase = Phase.UNPROVEN if policy.canaries and event.plan in NPU_PLANS else Phase.READY
+        doubtful = event.plan in NPU_PLANS or health.failures > 0
+        phase = Phase.UNPROVEN if policy.canaries and doubtful else Phase.READY
         changed[event.plan] = replace(health, phase=phase, since_us=now_us, loaded_us=_measured(policy, health, event))
     elif event.kind is EventKind.CANARY_PASSED:
         if health.phase in (Phase.UNPROVEN, Phase.TESTING):

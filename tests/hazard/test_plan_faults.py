@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from toy_plans import Parts, ToyLine
+from wire_samples import until
 
 from edge_app.config.runtime import Limits
 from edge_app.config.scheduler import Faults, Scheduler
+from edge_app.engine import Engine
 from edge_app.errors import RuntimeFault
 from edge_app.runtime.faulty import FaultScript, Trouble
 from edge_app.scheduler import Event, EventKind
@@ -113,6 +115,45 @@ def test_a_plan_with_another_answer_than_the_stored_one_is_not_used(toy_plans) -
     results = line.run(120)
     line.assert_every_part_has_its_own_verdict(results)
     assert HTP not in plans_of(results)
+
+
+@pytest.mark.parametrize("plan", [HTP, CPU])
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_plan_that_fails_a_self_test_gets_no_part_until_it_is_proven(toy_plans, plan, raises) -> None:
+    script, failed = FaultScript(), list[PlanKind]()
+    line: ToyLine
+
+    def other_answer(engine: Engine) -> str | None:
+        if engine.plan is not plan:
+            return prove(engine)
+        failed.append(plan)
+        return "label bright: not found again"
+
+    def before(number: int) -> None:
+        if number == 10 and raises:
+            script.arm(Trouble.ERROR)
+            with pytest.raises(RuntimeFault):
+                line.mechanic.self_test()
+        elif number == 10:
+            line.mechanic._prove = other_answer
+            assert line.mechanic.self_test() == "label bright: not found again"
+        elif number == 15 and not raises:
+            until(lambda: len(failed) >= 3)  # the self-test, and twice built again in vain
+        elif number == 25:
+            line.mechanic._prove = prove
+            line.wait_until_all_are_ready()
+
+    line = ToyLine(toy_plans, Parts(40, before), {plan: script}, QUICK, limits=Limits(pacing="offline", slots=1))
+    prove = line.mechanic._prove
+    line.governor.prefer(plan)
+    results = line.run(120)
+    line.assert_every_part_has_its_own_verdict(results)
+    plans = plans_of(results)
+    assert set(plans[1:10]) == {plan}
+    assert plans[10] is not plan
+    assert raises or plan not in plans[10:25]
+    assert script.loads > 1
+    assert plans[-1] is plan
 
 
 def test_plans_that_did_not_agree_are_not_switched_to(toy_plans) -> None:

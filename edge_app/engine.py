@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 Decode = Callable[[tuple[npt.NDArray[np.generic], ...], Geometry], Detections | Classes]
 KEPT_PLANS = 16
+MARK = np.random.default_rng(0).integers(0, 256, 64, np.uint8)
+"""Put at the head of each output before a run. Found there afterwards, the run has written nothing: what stands behind
+it is another frame's."""
+MARK_BYTES = MARK.tobytes()
+LEAST_MARKED = 8
+"""Bytes; fewer may look like it by chance."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +44,13 @@ class Work:
     binding: Binding
     prepared_for: Plan | None = None
     geometry: Geometry | None = None
+    heads: tuple[npt.NDArray[np.uint8], ...] = field(init=False, default=())
+    """Where the outputs are marked; the null session has none, since its outputs are there before any run."""
+
+    def __post_init__(self) -> None:
+        if self.engine.session.plan is not PlanKind.NULL:
+            heads = [output.reshape(-1).view(np.uint8)[: len(MARK)] for output in self.binding.outputs]
+            self.heads = tuple(head for head in heads if len(head) >= LEAST_MARKED)
 
 
 class Engine:
@@ -80,8 +93,13 @@ class Engine:
         work.geometry = plan.geometry
 
     def run(self, work: Work, power_mode: PowerMode) -> None:
-        """One inference; raises RuntimeFault."""
+        """One inference; raises RuntimeFault, also if it ended well and has written nothing."""
+        for head in work.heads:
+            head[:] = MARK[: len(head)]
         self.session.run(work.binding, power_mode)
+        for head in work.heads:
+            if head.tobytes() == MARK_BYTES[: len(head)]:
+                raise RuntimeFault(f"a run on plan {self.plan} ended as if all were well, but has written no output")
 
     def result(self, work: Work) -> Detections | Classes:
         """What the last run found; raises InvalidOutput."""
@@ -96,7 +114,7 @@ class Engine:
         times = []
         for _ in range(runs):
             start = monotonic_us()
-            self.session.run(work.binding, power_mode)
+            self.run(work, power_mode)
             times.append(monotonic_us() - start)
         return times
 

@@ -30,6 +30,8 @@ class Trouble(StrEnum):
     """Raises as after a crash of the DSP, and from then on at every run: the session is dead."""
     WRONG_OUTPUT = "wrong_output"
     """Runs, then writes NaN into every float output."""
+    STALE = "stale"
+    """Ends as if all were well, and has written nothing: the outputs are those of a frame before."""
     LATE = "late"
     """Runs, and returns only after `late_s`."""
     HANG = "hang"
@@ -146,6 +148,8 @@ class FaultySession:
             )
         if trouble is Trouble.HANG:
             self._script.wait(None)
+            return
+        if trouble is Trouble.STALE:
             return
         self._session.run(binding, self._mode(power_mode))
         if trouble is Trouble.LATE:

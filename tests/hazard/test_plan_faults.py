@@ -89,6 +89,20 @@ def test_a_run_that_returns_late_is_not_waited_for_and_changes_nothing(toy_plans
     assert set(plans_of(results)[3:]) == {CPU}
 
 
+def test_a_run_that_writes_nothing_gives_no_part_the_verdict_of_another(toy_plans) -> None:
+    script = FaultScript(dict.fromkeys(range(4, 30, 3), Trouble.STALE))
+
+    def before(_number: int) -> None:
+        line.wait_until_all_are_ready()
+        line.governor.prefer(HTP)
+
+    line = ToyLine(toy_plans, Parts(40, before), {HTP: script}, QUICK, limits=Limits(pacing="offline", slots=1))
+    results = line.run(120)
+    line.assert_every_part_has_its_own_verdict(results)
+    assert len(script.met) >= 5
+    assert {HTP, HYBRID} <= set(plans_of(results))
+
+
 def test_a_plan_that_can_not_be_loaded_at_first_comes_in_later(toy_plans) -> None:
     script = FaultScript(failing_loads=2)
     line: ToyLine

@@ -6,6 +6,7 @@ import argparse
 import errno
 import importlib
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -182,6 +183,8 @@ def entry() -> NoReturn:
     A thread that hangs in a driver (a run that never returns, a camera that does not answer) can't be ended; when the
     interpreter is torn down under it, the process may abort instead of exiting with its code. So it is left at once.
     """
+    if sys.argv[1:] and sys.argv[1] in COMMANDS:
+        end_as_by_ctrl_c()
     code = main()
     try:
         sys.stdout.flush()
@@ -191,6 +194,13 @@ def entry() -> NoReturn:
     if any(thread is not threading.main_thread() for thread in threading.enumerate()):
         os._exit(code)
     raise SystemExit(code)
+
+
+def end_as_by_ctrl_c() -> None:
+    """Commands start processes, and mount: a SIGTERM, or a terminal that is closed, must not leave them behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
 
 
 def unknown_command(word: str) -> int:

@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def check(file: Path) -> None:
+    """Raises ConfigError if nothing can be added."""
+    _add(file, "")
+
+
 def append(file: Path, document: Mapping[str, Any]) -> None:
     """Adds one document. Raises ConfigError if the file can't be written."""
+    _add(file, json.dumps(document, allow_nan=False) + "\n")
+
+
+def _add(file: Path, text: str) -> None:
     try:
         with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(document, allow_nan=False) + "\n")
+            stream.write(text)
     except OSError as error:
         raise ConfigError("can't write the ledger", where=str(file), got=error.strerror or str(error)) from error
 

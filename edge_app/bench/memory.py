@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
-from edge_app.bench.start import Environment, as_installed, write_picture
+from edge_app.bench.start import Environment, as_installed, output_of, stopped, write_picture
 from edge_app.errors import RuntimeFault
 from edge_app.memory import resident_mb
 
@@ -28,8 +27,7 @@ def resident(options: Options, _pictures: Path) -> Figures:
         write_picture(Path(folder))
         picture = ("camera.type=folder", f"camera.path={folder}", "camera.loop=true")
         monitor = f"monitor.http=127.0.0.1:{free_port()}"
-        compiling = subprocess.run([*command(options, monitor), "--frames", "1"], env=environment, capture_output=True)
-        compiling.check_returncode()
+        output_of([*command(options, monitor), "--frames", "1"], environment)  # compiles
         _, with_pages, _ = watch(options, environment, monitor, *picture)
         settled, watched, peak = watch(options, environment, "monitor.http=null", *picture)
         _, drawn, _ = watch(options, environment, "monitor.http=null")
@@ -57,8 +55,7 @@ def watch(options: Options, environment: Environment, *overrides: str) -> tuple[
             time.sleep(WATCH_S)
             return settled, resident_mb(process.pid), resident_mb(process.pid, "VmHWM")
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            stopped(process, 30)
 
 
 def command(options: Options, *overrides: str) -> list[str]:

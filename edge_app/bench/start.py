@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
+from edge_app.errors import RuntimeFault
 
 STARTS = 5
 Environment = Mapping[str, str]
@@ -60,10 +62,29 @@ def help_text(_options: Options, environment: Environment) -> Figures:
     })  # fmt: skip
 
 
+def output_of(command: list[str], environment: Environment) -> str:
+    """What a process says. Raises RuntimeFault: it failed."""
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        raise RuntimeFault(f"a process that was to be measured ended with {done.returncode}",
+                           where=" ".join(command[1:5]), got=done.stderr[-1000:])  # fmt: skip
+    return done.stdout
+
+
+def stopped(line: subprocess.Popen[bytes], seconds: float) -> int:
+    """Its exit code after a SIGTERM; one that does not end by itself is killed, and that is its code."""
+    line.send_signal(signal.SIGTERM)
+    try:
+        return line.wait(seconds)
+    except subprocess.TimeoutExpired:
+        line.kill()
+        return line.wait()
+
+
 def wall_ms(command: list[str], environment: Environment) -> float:
     """Of one process, from start to end."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    output_of(command, environment)
     return (time.perf_counter() - start) * 1000
 
 
@@ -106,8 +127,7 @@ def write_picture(folder: Path) -> None:
 def started(pipeline: Path, overrides: list[str], environment: Environment) -> dict[str, float]:
     """One start, in a process of its own."""
     command = [*ONE_START, str(time.monotonic()), str(pipeline), *overrides]
-    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    steps: dict[str, float] = json.loads(told)
+    steps: dict[str, float] = json.loads(output_of(command, environment))
     return steps
 
 
@@ -133,7 +153,7 @@ def context_or_compiler(options: Options, environment: Environment) -> Figures |
     target = [str(plan.soc), str(plan.soc_model), str(plan.htp_arch)]
     loads: dict[str, float | str | None] = {}
     for name, file in files.items():
-        took = [float(subprocess.run([*ONE_START, "--load", str(file), *target], check=True, capture_output=True,
-                                     text=True, env=environment).stdout.split()[-1]) for _ in range(3)]  # fmt: skip
+        command = [*ONE_START, "--load", str(file), *target]
+        took = [float(output_of(command, environment).split()[-1]) for _ in range(3)]
         loads[f"{name}_ms"] = round(statistics.median(took), 1)
     return Figures("start_context", f"session of the {plan.soc} htp plan: from its context, or compiled at load", loads)

@@ -29,9 +29,11 @@ from edge_app.commands.report import (
     print_table,
     save_plot,
 )
+from edge_app.config.load import load_pipeline
 from edge_app.errors import ConfigError, ExitCode
 
 PARTS = ("preprocess", "decode", "host", "bus", "start", "model")
+OF_A_PIPELINE = ("host", "start", "model")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         save_plot(ledger.plot(ledger.read(args.ledger)), args.plot)
         return int(ExitCode.OK)
     options = Options(args.pipeline, tuple(args.overrides), args.rounds, args.only)
+    refuse_early(args)
     measured: list[Figures] = []
     failed: dict[str, str] = {}
     # Peers print to stdout as they load, where --json promises one document.
@@ -78,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
                     raise
                 people().print_exception()
                 failed[name] = f"{type(error).__name__}: {error}"
+    if not (measured or failed):
+        raise ConfigError(f"no figure's key begins with {args.only}", where="--only", wanted="e.g. w1, host or start")
     found = document(measured) | ({"failed": failed} if failed else {})
     if args.ledger is not None:
         ledger.append(args.ledger, found)
@@ -89,6 +94,14 @@ def run(args: argparse.Namespace) -> int:
     for name, what in failed.items():
         people().print(f"{name} was not measured to its end: {what}")
     return int(ExitCode.CHECK_FAILED if failed else ExitCode.OK)
+
+
+def refuse_early(args: argparse.Namespace) -> None:
+    """What would be found out after minutes, and cost their figures. Raises EdgeAppError."""
+    if args.ledger is not None:
+        ledger.check(args.ledger)
+    if not set(OF_A_PIPELINE).isdisjoint(args.parts or PARTS):
+        load_pipeline(args.pipeline, args.overrides)
 
 
 def measure(name: str, options: Options) -> Iterator[Figures]:

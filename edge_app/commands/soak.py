@@ -1,10 +1,11 @@
 """Run a pipeline for a while with everything going wrong around it, and say what that did to it.
 
 The line runs as a process of its own, on pictures of the built-in line, with ports, journal and thermal zones made for
-the soak. A round of 150 s has one of each: pictures cut in the middle, a subscriber that stops reading, a full disk for
-the journal (as root), SIGHUP, with --step-clock steps of the clock, at last a board that heats up; the rest of a round
-is for the board to cool, and for parts. A pipeline without a deadline gets one of 2 s. A client counts what comes.
-Exit code 1: a result was lost, the line died, or it holds more and more memory or handles.
+the soak, and without the pipeline's keys and evidence. A round of 150 s has one of each: pictures cut in the middle, a
+subscriber that stops reading, a full disk for the journal (as root), SIGHUP, with --step-clock steps of the clock, at
+last a board that heats up; the rest of a round is for the board to cool, and for parts. A pipeline without a deadline
+gets one of 2 s. A client counts what comes. Exit code 1: a result was lost, the line died, or it holds more and more
+memory or handles.
 
 examples:
   edge_app soak --pipeline pipelines/defect.yaml --minutes 20
@@ -28,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from edge_app.bench.ports import free_port
-from edge_app.bench.start import write_picture
+from edge_app.bench.start import stopped, write_picture
 from edge_app.client import Line
 from edge_app.commands.arguments import above_zero, add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
-from edge_app.errors import ExitCode, RuntimeFault
+from edge_app.errors import ConfigError, ExitCode, RuntimeFault
 from edge_app.memory import resident_mb
 
 START_S, END_S = 300.0, 60.0
@@ -114,6 +115,9 @@ class Soak:
 
 def run(args: argparse.Namespace) -> int:
     """Runs, reports; CHECK_FAILED if a gate did not hold."""
+    if args.step_clock and FAKETIME is None:
+        raise ConfigError("no clock can be stepped", where="--step-clock", wanted="libfaketime", got="none in /usr/lib",
+                          remedy="apt-get install libfaketime, or leave --step-clock out")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="edge_app-soak-") as name, ExitStack() as ends:
         soak = Soak(Path(name), faketime=FAKETIME if args.step_clock else None)
         on_disk = ends.enter_context(small_disk(soak.folder / "state"))
@@ -147,8 +151,7 @@ def soaked(soak: Soak, args: argparse.Namespace, on_disk: bool) -> tuple[int, Ma
                         break
                 follow(soak, client, PAUSE_S)
         finally:
-            soak.process.send_signal(signal.SIGTERM)
-            code = soak.process.wait(END_S)
+            code = stopped(soak.process, END_S)
         out.seek(0)
         text = out.read()
     return code, json.loads(text) if text else {}
@@ -159,11 +162,14 @@ def command(soak: Soak, args: argparse.Namespace) -> list[str]:
     settings = (
         "camera.type=folder", f"camera.path={soak.folder / 'pictures'}", "camera.loop=true",
         f"camera.rate_fps={args.rate}", f"results.publish={soak.publish}", f"results.commands={soak.commands}",
-        f"results.journal.path={soak.folder / 'state' / 'results.db'}", "monitor.http=null",
+        "results.security.key=null", "results.security.clients=null", "results.evidence.path=null",
+        f"results.journal.path={soak.folder / 'state' / 'results.db'}", "update.store=null", "monitor.http=null",
+        "limits.trigger=camera",
         f"scheduler.sysfs_root={soak.folder / 'sys'}", "runtime.timeout_ms=30000",
         "scheduler.drift.ratio=1000",  # a slow run here is another program's doing
         *deadline(args.pipeline, args.overrides), *args.overrides,
     )  # fmt: skip
+    load_pipeline(args.pipeline, settings)  # what is wrong with it is told here, not by the line's log
     words = [word for setting in settings for word in ("--set", setting)]
     return [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(args.pipeline), "--json", *words]
 

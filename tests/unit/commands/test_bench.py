@@ -1,12 +1,15 @@
 """`edge_app bench`: the document, the ledger, and what is refused."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from edge_app.bench.start import output_of
 from edge_app.cli import main
 from edge_app.commands import bench as bench_command
+from edge_app.errors import RuntimeFault
 
 
 def bench(*words: str) -> int:
@@ -80,3 +83,28 @@ def test_an_unknown_part_is_refused(capsys):
         bench("preprocessing")
     assert exit_.value.code == 2
     assert "wanted preprocess, decode, host, bus, start, model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["host", "start", "model"])
+def test_a_pipeline_that_can_not_be_read_is_told_at_once(part: str, capsys):
+    assert bench("decode", part, "--pipeline", "nope.yaml") == 2
+    assert "nope.yaml: can't read the file" in capsys.readouterr().err
+
+
+def test_a_ledger_that_can_not_be_written_costs_no_figures(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr(bench_command, "measure", lambda _name, _options: pytest.fail("measured for nothing"))
+    assert bench("decode", "--ledger", str(tmp_path / "gone" / "ledger.jsonl")) == 2
+    assert "can't write the ledger" in capsys.readouterr().err
+
+
+def test_a_key_that_no_figure_has_is_refused(tmp_path: Path, capsys):
+    ledger = tmp_path / "ledger.jsonl"
+    assert bench("decode", "--only", "zzz", "--ledger", str(ledger)) == 2
+    assert "no figure's key begins with zzz" in capsys.readouterr().err
+    assert ledger.read_text() == ""
+
+
+def test_what_a_measured_process_died_of_is_told():
+    with pytest.raises(RuntimeFault, match="ended with 7") as caught:
+        output_of([sys.executable, "-c", "import sys; print('no camera', file=sys.stderr); sys.exit(7)"], {})
+    assert caught.value.got == "no camera\n"

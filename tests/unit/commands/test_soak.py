@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from edge_app.commands.soak import LONG_S, Soak, fill, report, slope
+from edge_app.bench.start import stopped
+from edge_app.cli import main
+from edge_app.commands.soak import LONG_S, Soak, command, fill, report, slope
+from edge_app.config.load import load_pipeline
 
 
 def soak(growth_mb_a_minute: float = 0.0, seconds: int = 60, more_handles: int = 0) -> Soak:
@@ -56,3 +62,44 @@ def test_memory_of_a_short_run_is_told_and_not_judged() -> None:
 
 def test_a_disk_that_takes_no_more_ends_the_filling() -> None:
     fill(Path("/dev/full"))
+
+
+def test_nothing_of_the_plant_is_touched_and_the_line_triggers_itself(tmp_path: Path) -> None:
+    """Its keys would keep the soak's client out, its evidence would be deleted by the soak's quota."""
+    file = tmp_path / "line.yaml"
+    file.write_text("""\
+camera: {type: synthetic}
+model: {path: .}
+limits: {pacing: realtime, deadline_ms: 50, trigger: software}
+results: {evidence: {path: evidence}, journal: {path: results.db}, security: {key: a.toml, clients: b.toml}}
+update: {store: models}
+""")
+    words = command(Soak(tmp_path / "soak"), argparse.Namespace(pipeline=file, rate=2.0, overrides=[]))
+    made = load_pipeline(file, [words[n + 1] for n, word in enumerate(words) if word == "--set"])
+    assert (made.results.security.key, made.results.evidence.path, made.update.store) == (None, None, None)
+    assert made.results.journal.path == tmp_path / "soak" / "state" / "results.db"
+    assert (made.limits.trigger, made.limits.deadline_ms) == ("camera", 50)
+
+
+def test_a_bad_setting_is_told_before_anything_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "line.yaml"
+    file.write_text("camera: {type: synthetic}\nmodel: {path: .}\nlimits: {pacing: offline}\n")
+    assert main(["soak", "--pipeline", str(file), "--rate", "1e300"]) == 2
+    assert "camera.rate_fps" in capsys.readouterr().err
+
+
+def test_a_clock_that_can_not_be_stepped_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge_app.commands.soak.FAKETIME", None)
+    assert main(["soak", "--pipeline", "line.yaml", "--step-clock"]) == 2
+    assert "wanted: libfaketime" in capsys.readouterr().err
+
+
+def test_a_line_that_does_not_end_is_killed() -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    line = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+    assert line.stdout is not None
+    line.stdout.readline()
+    assert stopped(line, 0.01) == -9
+    line.stdout.close()

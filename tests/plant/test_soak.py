@@ -1,0 +1,36 @@
+"""`edge_app soak` is sent away in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from wire_samples import until
+
+PIPELINE = Path(__file__).parents[2] / "pipelines" / "defect.yaml"
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for file in Path(f"/proc/{pid}/task").glob("*/children") for word in file.read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
+    """No line that runs for ever, no disk in memory, no folder."""
+    words = ["soak", "--pipeline", str(PIPELINE), "--set", "runtime.provider=null"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    soak = subprocess.Popen([sys.executable, "-P", "-m", "edge_app", *words], env=environment)
+    try:
+        until(lambda: any(tmp_path.glob("*/state/results.db")), 60)
+        (line,) = children(soak.pid)
+        soak.send_signal(number)
+        assert soak.wait(60) == 130
+    finally:
+        soak.kill()
+    assert not Path(f"/proc/{line}").exists()
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,7 @@ from edge_app.model import ModelCard
 from edge_app.npu_gate import NpuGate
 from edge_app.placed import Placed, place_model
 from edge_app.placing import Placer
+from edge_app.plans import npu_missing
 from edge_app.plans_two_stage import detector_card
 from edge_app.recipe_kept import ALARM as RECIPE_ALARM
 from edge_app.recipe_kept import KeptRecipe
@@ -325,9 +326,7 @@ def make_missing_plans(pipeline: Pipeline, card: ModelCard) -> None:
     runtime = pipeline.runtime
     if runtime.provider not in ("auto", "qnn") or runtime.soc is None or card.manifest is None or card.folder is None:
         return
-    from edge_app.runtime import qnn
-
-    if runtime.provider == "auto" and qnn.npu_missing() is not None:
+    if npu_missing(runtime) is not None:
         return
     plans = [plan for plan in card.manifest.plans if plan.soc == runtime.soc]
     missing = [plan for plan in plans if not (card.folder / plan.artifacts[0].file).is_file()]

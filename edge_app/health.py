@@ -250,6 +250,23 @@ def provider_findings(devices: Sequence[str] | None, error: str | None, on_npu: 
     ]
 
 
+def soc_findings(provider: str, soc: str | None, on_npu: bool, root: Path) -> list[Finding]:
+    """Whether a pipeline that may use the NPU names the SoC whose plans it loads.
+
+    Args:
+        provider: `runtime.provider`.
+        soc: `runtime.soc`.
+        on_npu: whether this machine has a real NPU.
+        root: /sys, or a recorded tree.
+    """
+    if soc is not None or not on_npu or provider not in ("auto", "qnn"):
+        return []
+    chip = _first_line(root / "devices/soc0/machine")
+    here = "" if chip is None else f"; this board's is {chip.lower()}"
+    remedy = f"set runtime.soc{here}; `edge_app model show` lists those that the model has plans for"
+    return [Finding("soc", Grade.FAIL, "runtime.soc is not set: no plan on the NPU can be chosen", remedy)]
+
+
 def npu_out_findings(note: NpuOut | None, file: Path, removed: bool, asked: bool = False) -> list[Finding]:
     """Whether this pipeline's starts keep the NPU out; see edge_app.npu_out.
 

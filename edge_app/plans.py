@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from edge_app.config.manifest import Artifact, Plan
 from edge_app.config.pipeline import Pipeline
+from edge_app.config.runtime import Runtime
 from edge_app.config.tensor import InputSpec
 from edge_app.engine import Engine, tensor_of
 from edge_app.errors import ConfigError, EdgeAppError, ModelError, RuntimeFault
@@ -86,20 +89,20 @@ def plan_options(
 
 
 def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
-    from edge_app.runtime import qnn
-
     runtime, region = pipeline.runtime, pipeline.preprocess.region_px
-    missing = qnn.npu_missing() if runtime.provider == "auto" or not qnn.is_simulator() else None
+    missing = npu_missing(runtime)
     if missing is not None:
         _without_npu(options, pipeline, missing)
         return
+    from edge_app.runtime import qnn
+
     try:
         soc = _soc(pipeline)
         plans = _npu_plans(card, soc)
     except EdgeAppError as error:
         if runtime.provider == "qnn" and runtime.fallback == "none":
             raise
-        _give_way(options, npu_fault(error.what))
+        _give_way(options, npu_fault(error.what, error.remedy))
         return
     options.soc, options.simulated = soc, qnn.is_simulator()
     for plan in plans:
@@ -109,18 +112,38 @@ def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresh
         )
 
 
-def _without_npu(options: Options, pipeline: Pipeline, missing: str) -> None:
+class Missing(NamedTuple):
+    """Why there is no NPU to use."""
+
+    text: str
+    is_fault: bool
+    """There should be one."""
+
+
+def npu_missing(runtime: Runtime) -> Missing | None:
+    """Why the NPU that `runtime.provider` may use can't be had; None: it can, or the simulator that was asked for."""
+    try:
+        from edge_app.runtime import qnn
+    except ImportError as error:
+        return Missing(f"onnxruntime-qnn can't be imported: {error}", platform.machine() in ("x86_64", "aarch64"))
+    if runtime.provider == "qnn" and qnn.is_simulator():
+        return None
+    text = qnn.npu_missing()
+    return None if text is None else Missing(text, bool(qnn.dsp_nodes()))
+
+
+def _without_npu(options: Options, pipeline: Pipeline, missing: Missing) -> None:
     if pipeline.runtime.provider == "qnn" and pipeline.runtime.fallback == "none":
         raise RuntimeFault(
             "runtime.provider is qnn, but there is no NPU here",
-            got=missing,
+            got=missing.text,
             remedy="run `edge_app doctor`; or set runtime.provider: auto, or runtime.fallback: cpu",
         )
     options.reason = SchedReason.NO_NPU
-    if pipeline.runtime.provider == "qnn":
-        _give_way(options, npu_fault(missing))
+    if pipeline.runtime.provider == "qnn" or missing.is_fault:
+        _give_way(options, npu_fault(missing.text))
     else:
-        log.info("plan cpu: %s", missing)
+        log.info("plan cpu: %s", missing.text)
 
 
 def _give_way(options: Options, alarm: StartAlarm) -> None:
@@ -130,9 +153,9 @@ def _give_way(options: Options, alarm: StartAlarm) -> None:
     options.alarms.append(alarm)
 
 
-def npu_fault(text: str) -> StartAlarm:
+def npu_fault(text: str, remedy: str | None = None) -> StartAlarm:
     """The alarm for an NPU that was asked for and can't be had."""
-    return StartAlarm("NPU_FAULT", text, "the line runs on the CPU; run `edge_app doctor`")
+    return StartAlarm("NPU_FAULT", text, f"the line runs on the CPU; {remedy or 'run `edge_app doctor`'}")
 
 
 def _soc(pipeline: Pipeline) -> str:

@@ -74,9 +74,11 @@ def npu_missing() -> str | None:
         return "no DSP: an x86_64 machine has only the HTP simulator (ask for it with runtime.provider: qnn)"
     if not dsp_nodes():
         return f"no DSP: there is no {FASTRPC}"
-    if not devices():
-        return "onnxruntime-qnn lists no NPU although there is a DSP device node; see `edge_app doctor`"
-    return None
+    try:
+        found = devices()
+    except RuntimeFault as error:
+        return f"{error.what}: {error.got}"
+    return None if found else "onnxruntime-qnn lists no NPU although there is a DSP device node; see `edge_app doctor`"
 
 
 def provider_options(target: HtpTarget) -> dict[str, str]:

@@ -19,6 +19,7 @@ from edge_app.health import (
     machine_findings,
     provider_findings,
     release_of,
+    soc_findings,
     transport_findings,
     zone_findings,
 )
@@ -88,6 +89,16 @@ def test_device_nodes_are_found_and_tried(tmp_path) -> None:
     (tmp_path / "fastrpc-adsp").touch()
     (node,) = dsp_nodes(tmp_path)
     assert (node.path, node.readable, node.writable) == (str(tmp_path / "fastrpc-cdsp"), True, True)
+
+
+def test_a_board_whose_pipeline_names_no_soc_does_not_use_its_npu(tmp_path) -> None:
+    (tmp_path / "devices/soc0").mkdir(parents=True)
+    (tmp_path / "devices/soc0/machine").write_text("QCS8550\n")
+    (finding,) = soc_findings("auto", None, True, tmp_path)
+    assert finding.grade is Grade.FAIL
+    assert "this board's is qcs8550" in (finding.remedy or "")
+    assert soc_findings("auto", "qcs8550", True, tmp_path) == soc_findings("cpu", None, True, tmp_path) == []
+    assert soc_findings("auto", None, False, tmp_path) == []
 
 
 def test_libraries_that_are_absent_or_too_old_fail() -> None:

@@ -25,7 +25,7 @@ from edge_app.in_force import Fitted, InForce
 from edge_app.line import Line, MakeSealer
 from edge_app.model import ModelCard
 from edge_app.npu_gate import NpuGate
-from edge_app.placed import Placed, place_model
+from edge_app.placed import Placed, place_model, stuck_us
 from edge_app.placing import Placer
 from edge_app.plans import npu_missing
 from edge_app.plans_two_stage import detector_card
@@ -48,10 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 STUCK_US = 10_000_000
 """A frame that is in its slot for so long, and longer than all others ahead of it may hang, is stuck."""
-MECHANIC_STUCK_US = 120_000_000
-"""And a mechanic that is at one thing for so long, and longer than all the runs of a load may hang."""
-RUNS_OF_A_LOAD = 30
-"""Beside the warm-up at most: those measured in each power mode, and the canary's."""
 
 
 class App:
@@ -231,8 +227,7 @@ class App:
 
     @property
     def _mechanic_limit_us(self) -> int:
-        runs = self.pipeline.runtime.warmup_runs + RUNS_OF_A_LOAD
-        return max(MECHANIC_STUCK_US, runs * timeout_ms(self.pipeline.runtime, self.placed.simulated) * 1000)
+        return stuck_us(self.pipeline.runtime, self.placed.simulated)
 
     def summary(self) -> Summary:
         """The run so far."""

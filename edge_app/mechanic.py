@@ -6,12 +6,15 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 from edge_app import threads
 from edge_app.clock import monotonic_us
 from edge_app.engine import Engine, Work
 from edge_app.errors import EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
+from edge_app.loading import Loading
+from edge_app.placing import Fault
 from edge_app.scheduler import Action, ActionKind, Decision, Event, EventKind
 from edge_app.scheduler.policy import NPU_PLANS
 from edge_app.verdict import PlanKind, PowerMode
@@ -19,6 +22,8 @@ from edge_app.verdict import PlanKind, PowerMode
 log = logging.getLogger(__name__)
 TICK_S = 0.25
 MEASURED_RUNS = 3
+STUCK_US = 120_000_000
+"""What takes so long, and longer than all the runs of a load may hang, is stuck."""
 
 Opener = Callable[[], Engine]
 Prove = Callable[[Engine], str | None]
@@ -36,12 +41,15 @@ class Mechanic:
         warmup_runs: int,
         on_decision: Callable[[Decision], None] = lambda _decision: None,
         npu_turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+        stuck_us: int = STUCK_US,
     ) -> None:
         """`openers` load each plan of this pipeline; `on_decision` is called at every tick.
 
-        Each run on the NPU is made within an `npu_turn`, so that frames come between two of them.
+        Each run on the NPU is made within an `npu_turn`, so that frames come between two of them. What takes longer
+        than `stuck_us` hangs.
         """
         self._governor, self._openers, self._prove = governor, openers, prove
+        self._stuck_us = stuck_us
         self._warmup_runs = max(warmup_runs, 1)
         self._npu_turn = npu_turn
         self.on_decision = on_decision
@@ -58,14 +66,30 @@ class Mechanic:
         self._thread = threads.daemon(self._work, "mechanic")
 
     def prepare(self) -> None:
-        """Loads, warms and proves what the scheduler wants at start, here and now."""
+        """Loads, warms and proves what the scheduler wants at start, here and now.
+
+        An NPU that hangs at it is left behind, as after a run that never returned: the line starts on the CPU.
+        """
         while True:
             self._governor.place()
             actions = self._governor.take_actions()
             if not actions:
                 return
             for action in actions:
-                self._carry_out(action)
+                if action.plan not in NPU_PLANS:
+                    self._carry_out(action)
+                elif self._governor.npu_hung is None:
+                    self._carry_out_unless_it_hangs(action)
+
+    def _carry_out_unless_it_hangs(self, action: Action) -> None:
+        what = f"{action.kind} of plan {action.plan}"
+        beside = Loading(partial(self._carry_out, action), lambda _nothing: None, what)
+        try:
+            beside.result(self._stuck_us / 1e6)
+        except RuntimeFault as error:  # its own errors are told as events
+            text = f"{error.what} within {self._stuck_us / 1e6:g} s at the start"
+            log.error("%s: the NPU is left alone", text)
+            self._governor.fault(action.plan, Fault.TIMEOUT, text)
 
     def self_test(self) -> str | None:
         """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError.

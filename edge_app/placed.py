@@ -11,11 +11,11 @@ from pathlib import Path
 from edge_app.canary import Canary, load_canary
 from edge_app.clock import monotonic_us, utc_us
 from edge_app.config.pipeline import Pipeline
-from edge_app.config.runtime import timeout_ms
+from edge_app.config.runtime import Runtime, timeout_ms
 from edge_app.engine import Engine
 from edge_app.errors import ConfigError, EdgeAppError, RuntimeFault
 from edge_app.governor import Governor
-from edge_app.mechanic import Mechanic
+from edge_app.mechanic import STUCK_US, Mechanic
 from edge_app.memory import resident_mb
 from edge_app.model import ModelCard
 from edge_app.npu_gate import NpuGate
@@ -32,6 +32,8 @@ from edge_app.two_stage import TwoStageEngine
 from edge_app.verdict import PlanKind
 
 log = logging.getLogger(__name__)
+RUNS_OF_A_LOAD = 30
+"""Beside the warm-up at most: those measured in each power mode, and the canary's."""
 LONGER = 3
 """Times the longest that the mechanic has been at one thing: then it is stuck, not slow."""
 
@@ -176,6 +178,11 @@ def place_model(
     )
 
 
+def stuck_us(runtime: Runtime, simulated: bool) -> int:
+    """How long the mechanic may be at one thing, whatever it is."""
+    return max(STUCK_US, (runtime.warmup_runs + RUNS_OF_A_LOAD) * timeout_ms(runtime, simulated) * 1000)
+
+
 def hold_lock(pipeline: Pipeline, options: Options) -> None:
     """Keeps other processes from the NPU; of the simulated one each has its own, unless the pipeline names a lock."""
     file = pipeline.runtime.npu_lock or (None if options.simulated else BOARD_LOCK)
@@ -250,7 +257,8 @@ def _with_scheduler(
     )
     turn = partial(gate.turn, pipeline.station.node, timeout_ms(pipeline.runtime, options.simulated) * 1000)
     prove, runs = partial(_prove, canaries), pipeline.runtime.warmup_runs
-    return Mechanic(governor, options.openers, prove, runs, npu_turn=turn), governor
+    stuck = stuck_us(pipeline.runtime, options.simulated)
+    return Mechanic(governor, options.openers, prove, runs, npu_turn=turn, stuck_us=stuck), governor
 
 
 def _prove(canaries: list[Canary | None], engine: Engine) -> str | None:

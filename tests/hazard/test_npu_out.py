@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import cv2
 import pytest
 import toys
 from nodes import PATIENCE_S, PatientLine, free_port
 from toy_plans import SOC
+from wire_samples import until
+
+from edge_app.app import build
+from edge_app.config.load import load_pipeline
+from edge_app.engine import Engine
+from edge_app.plans import Options, plan_options
+from edge_app.runtime.faulty import FaultScript, FaultySession, Trouble
+from edge_app.verdict import PlanKind
 
 HANGING = Path(__file__).with_name("hanging_node.py")
 PATIENCE_AT_START_S = 120.0
@@ -94,3 +104,42 @@ def test_a_node_that_a_hung_npu_has_ended_comes_back_on_the_cpu_with_an_alarm(pi
     with node(*edge_app, "--pipeline", file, "--frames", 1, "--json") as cured:
         out, err = cured.communicate(timeout=PATIENCE_AT_START_S)
     assert json.loads(out)["plan"] == "htp", err
+
+
+@pytest.mark.parametrize("hangs_in", ["load", "warm-up"])
+def test_an_npu_that_hangs_while_it_is_loaded_does_not_keep_the_line_down(pipeline, monkeypatch, hangs_in) -> None:
+    file, _ = pipeline
+    released = threading.Event()
+    script = FaultScript({1: Trouble.HANG})
+
+    def with_a_hanging_load(*args: Any, **more: Any) -> Options:
+        options = plan_options(*args, **more)
+        open_engine = options.openers[PlanKind.HTP]
+
+        def opened() -> Engine:
+            if hangs_in == "load":
+                released.wait()
+            engine = open_engine()
+            engine.session = FaultySession(engine.session, script)
+            return engine
+
+        options.openers[PlanKind.HTP] = opened
+        return options
+
+    monkeypatch.setattr("edge_app.placed.plan_options", with_a_hanging_load)
+    monkeypatch.setattr("edge_app.placed.stuck_us", lambda *_: 5_000_000)
+    app = build(load_pipeline(file), "toy", max_frames=4)
+    try:
+        app.start()
+        until(lambda: any(alarm.name == "NPU_LOST" for alarm in app.outlet._alarms.active()))
+        assert app.wait(PATIENCE_AT_START_S)
+        counts = app.line.sealer.counts()
+        assert (counts.passed, counts.failed) == (2, 2)
+        assert app.line.placement.plan is PlanKind.CPU
+    finally:
+        app.stop()
+        app.close()
+        released.set()
+        script.release()
+    left = json.loads((file.parent / "var" / "toy.npu-out.json").read_text())
+    assert "load of plan htp did not end within 5 s at the start" in left["reason"]

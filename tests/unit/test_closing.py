@@ -105,7 +105,7 @@ def test_the_watchdog_sees_a_mechanic_that_hangs_and_the_note_is_there_before_it
     assert app.placed.note is not None
     app.placed.mechanic.stop()
     app.placed.mechanic.busy = (0, PlanKind.HTP)  # since the clock began
-    monkeypatch.setattr("edge_app.app.MECHANIC_STUCK_US", 0)
+    monkeypatch.setattr("edge_app.placed.STUCK_US", 0)
     monkeypatch.setattr("edge_app.app.timeout_ms", lambda _pipeline, _placed: 0)
     app.placed.mechanic.longest_us = 0
     monkeypatch.setattr(app.line, "oldest_us", lambda: 0)

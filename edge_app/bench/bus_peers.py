@@ -18,6 +18,7 @@ from typing import Any
 import zmq
 
 from edge_app import clock
+from edge_app.bench.aside import start_aside
 from edge_app.config.results import Results
 from edge_app.results import ModelIdentity, NodeIdentity, NodeStatus, Outlet, Recipe, new_epoch, wire
 from edge_app.results.bus import Bus
@@ -105,8 +106,7 @@ def subscribers(endpoint: str, count: int, keys: KeyTriple | None = None) -> Ite
     spawn = mp.get_context("spawn")
     for share in [1, count - 1] if count > 1 else [1]:
         here, there = spawn.Pipe()
-        process = spawn.Process(target=subscribe, args=(there, endpoint, share, keys), daemon=True)
-        process.start()
+        process = start_aside(subscribe, there, endpoint, share, keys)
         there.close()  # so that a process that dies is an EOFError here, not a wait for ever
         assert here.recv() == "ready"
         started.append((process, here))

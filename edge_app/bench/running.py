@@ -16,6 +16,7 @@ import cv2
 import zmq
 
 from edge_app.app import App, build
+from edge_app.bench.aside import start_aside
 from edge_app.bench.figures import Options
 from edge_app.bench.ports import free_port
 from edge_app.camera.pcb import DEFAULT_PRODUCT, draw, examining_seed
@@ -93,8 +94,8 @@ def run_line(options: Options, pictures: Path, frames: int, *overrides: str) -> 
     """So many frames through the whole line, to a subscriber."""
     port = free_port()
     here, there = multiprocessing.get_context("spawn").Pipe()
-    subscriber = multiprocessing.get_context("spawn").Process(target=_subscribe, args=(there, port), daemon=True)
-    subscriber.start()
+    subscriber = start_aside(_subscribe, there, port)
+    there.close()  # so that a process that dies is an EOFError here, not a wait for ever
     here.recv()
     app = build(line_of(options, pictures, *overrides, port=port), "bench", frames)
     app.outlet.start()

@@ -1,4 +1,4 @@
-"""`edge_app soak` is sent away in the middle."""
+"""Commands that start processes are sent away in the middle: `edge_app soak`, `edge_app bench`."""
 
 from __future__ import annotations
 
@@ -34,3 +34,22 @@ def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
     assert not Path(f"/proc/{line}").exists()
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_bench_and_its_subscribers_without_a_word() -> None:
+    command = [sys.executable, "-P", "-m", "edge_app", "bench", "bus"]
+    bench = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    beside: list[int] = []
+
+    def subscribed() -> bool:
+        beside[:] = [pid for pid in children(bench.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+        return any(len(list(Path(f"/proc/{pid}/task").iterdir())) > 2 for pid in beside)  # its sockets have threads
+
+    try:
+        until(subscribed, 60)
+        os.killpg(bench.pid, signal.SIGINT)
+        _, said = bench.communicate(timeout=60)
+        assert (bench.returncode, said.decode().rpartition("Traceback")[1:]) == (130, ("", ""))
+    finally:
+        bench.kill()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in beside), 60)

@@ -8,7 +8,6 @@ import os
 import sqlite3
 import threading
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable
 
@@ -380,7 +379,7 @@ def damaged(connection: sqlite3.Connection, run: jf.Run) -> str | None:
         seq = row_id & jf.SEQ_MASK
         if seq != expected:
             return f"seq {expected} is missing"
-        if not isinstance(body, bytes) or zlib.crc32(body) != crc:
+        if not jf.is_whole(body, crc):
             return f"seq {seq} is not what was written"
         expected += 1
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +39,7 @@ def check_run(connection: sqlite3.Connection, run: jf.Run) -> tuple[int, list[Pr
 
 def wrong_with(run: jf.Run, row: jf.Row, crc: int) -> Iterator[str]:
     """Everything that is wrong with one result."""
-    if not isinstance(row.body, bytes) or zlib.crc32(row.body) != crc:
+    if not jf.is_whole(row.body, crc):
         yield "not what was written: the checksum differs"
         return
     try:

@@ -11,7 +11,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -262,18 +262,27 @@ def _run(row: tuple[Any, ...]) -> Run:
 
 
 def read_after(connection: sqlite3.Connection, run: int, after_seq: int, limit: int) -> list[tuple[int, bytes]]:
-    """Seq and body of the results of a run after a seq, in order."""
+    """Seq and body of the results of a run after a seq, in order; one that is not what was written is left out."""
     rows = connection.execute(
-        "SELECT id, body FROM result WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
-        (result_id(run, after_seq), result_id(run, SEQ_MASK), limit),
+        "SELECT id, body, crc FROM result WHERE id > ? AND id <= ? ORDER BY id",
+        (result_id(run, after_seq), result_id(run, SEQ_MASK)),
     )
-    return [(i & SEQ_MASK, body) for i, body in rows]
+    found = list(islice(((i & SEQ_MASK, body) for i, body, crc in rows if is_whole(body, crc)), limit))
+    rows.close()
+    return found
+
+
+def is_whole(body: object, crc: int) -> bool:
+    """Whether a body is the one that was written."""
+    return isinstance(body, bytes) and zlib.crc32(body) == crc
 
 
 def oldest_seq(connection: sqlite3.Connection, run: int) -> int | None:
     """The first result of a run that is held; None: none is."""
-    rows = read_after(connection, run, 0, 1)
-    return rows[0][0] if rows else None
+    oldest = connection.execute(
+        "SELECT min(id) FROM result WHERE id BETWEEN ? AND ?", (result_id(run, 0), result_id(run, SEQ_MASK))
+    ).fetchone()[0]
+    return None if oldest is None else oldest & SEQ_MASK
 
 
 def read_all(connection: sqlite3.Connection, run: int) -> Iterator[tuple[Row, int]]:

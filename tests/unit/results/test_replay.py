@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from wire_samples import Line, config, outlet
 
 from edge_app.results import Code, Deferred, Outlet, RefusedError, Reply, Request
 from edge_app.results import bus as bus_module
+from edge_app.results import journal_file as jf
 from edge_app.results import parts as parts_module
 from edge_app.results import replay as replay_module
 from edge_app.results.parts import Parts
@@ -116,6 +118,24 @@ def test_an_earlier_run_is_replayed_after_a_restart(node: Node, file: Path) -> N
     old = second.replay(node.epoch, 4)
     assert (seqs(old), old["more"], old["last_seq"]) == ([5, 6, 7, 8, 9, 10], False, 10)
     assert {result["epoch"] for result in old["results"]} == {node.epoch}
+    second.close()
+
+
+@pytest.mark.parametrize(
+    "damage", ["body = CAST(replace(body, 'PASS', 'FAIL') AS BLOB)", "body = x'00'", "body = 'text'", "crc = 0"]
+)
+def test_a_result_that_is_not_what_was_written_is_lost_and_no_other(node: Node, file: Path, damage: str) -> None:
+    """A bad block: its verdict may be another one, and what is no JSON would cost the client the whole run."""
+    node.seal(10)
+    node.close()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        damaged = f"UPDATE result SET {damage} WHERE id & {jf.SEQ_MASK} IN (2, 5, 10)"
+        assert connection.execute(damaged).rowcount == 3
+    second = Node(file)
+    old = second.replay(node.epoch, 0, limit=7)
+    assert (seqs(old), old["more"]) == ([1, 3, 4, 6, 7, 8, 9], True)
+    rest = second.replay(node.epoch, 9)
+    assert (seqs(rest), rest["more"], rest["last_seq"]) == ([], False, 10)
     second.close()
 
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(pipeline: Pipeline) -> dict[str, Any]:
-    """Everything that `edge_app --pipeline` would refuse, but for camera and wire.
+    """Everything that `edge_app --pipeline` would refuse, but for what it takes a camera, free ports or keys to tell.
 
     Raises:
         EdgeAppError: the first thing that does not hold.
@@ -62,7 +62,9 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
     card = resolve_for(pipeline)
     rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     placed = place_model(pipeline, card)
+    simulated = placed.simulated or pipeline.limits.pacing == "offline"
     try:
+        refuse_open_addresses(pipeline, simulated)
         return {
             "model": card.name,
             "labels": list(card.labels),
@@ -74,10 +76,34 @@ def check(pipeline: Pipeline) -> dict[str, Any]:
             "plans": [kind.value for kind in placed.engines],
             "degraded": sorted(placed.degraded()),
             "alarms": [f"{alarm.name}: {alarm.text}" for alarm in placed.alarms],
-            "simulated": placed.simulated or pipeline.limits.pacing == "offline",
+            "simulated": simulated,
         }
     finally:
         placed.stop()
+
+
+def refuse_open_addresses(pipeline: Pipeline, simulated: bool) -> None:
+    """Raises ConfigError for an address of wire or page that is none, or that others could reach without being asked.
+
+    The files of keys and token may be there for the service alone: `edge_app keys check` looks into them.
+    """
+    from edge_app.monitor.access import Access, parse_address
+    from edge_app.results.endpoint import check_endpoint
+
+    results, monitor = pipeline.results, pipeline.monitor
+    for key, endpoint in (("publish", results.publish), ("commands", results.commands)):
+        if endpoint is not None:
+            check_endpoint(
+                endpoint,
+                key,
+                secured=results.security.key is not None,
+                simulated=simulated,
+                allow_simulated=results.allow_simulated_off_loopback,
+            )
+    if monitor.http is not None:
+        host, _ = parse_address(monitor.http)
+        if monitor.token_file is None:
+            Access(host, None)
 
 
 def described(section: BaseModel, keys: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:

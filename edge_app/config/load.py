@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -261,14 +262,18 @@ def _unknown_key(document: Document, keys: KeyPath, model: type[BaseModel], more
 
 
 def _message(detail: ErrorDetails) -> str:
-    text = detail["msg"]
-    return text.removeprefix("Value error, ")
+    return _as_written(detail["msg"].removeprefix("Value error, "))
 
 
 def _wanted(detail: ErrorDetails) -> str | None:
     context = detail.get("ctx", {})
     expected = context.get("expected") or context.get("expected_tags")
-    return str(expected) if expected else None
+    return _as_written(str(expected)) if expected else None
+
+
+def _as_written(text: str) -> str:
+    """Some of pydantic's texts name an enum's members as Python does."""
+    return re.sub(r"<\w+\.\w+: ('[^']*')>", r"\1", text)
 
 
 def _got(detail: ErrorDetails) -> str | None:

@@ -199,6 +199,20 @@ def test_check_shows_the_resolved_pipeline(pipeline: Path) -> None:
     failed(edge_app("check", pipeline, "--set", "camera.pth=x"), 2, "did you mean camera.path?")
 
 
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [
+        ("results.publish=tcp://0.0.0.0:5560", "results.publish: without keys only this machine may listen"),
+        ("results.commands=nonsense", "results.commands: not an endpoint"),
+        ("monitor.http=0.0.0.0:8560", "monitor.http: without a token only this machine may look"),
+        ("monitor.http=8560:localhost", "monitor.http: not an address"),
+    ],
+)
+def test_check_refuses_what_the_start_refuses(pipeline: Path, setting: str, part: str) -> None:
+    failed(edge_app("check", pipeline, "--set", setting), 2, part)
+    failed(edge_app("--pipeline", pipeline, "--set", setting), 2, part)
+
+
 def test_every_key_of_the_schema_is_described() -> None:
     schema = json.loads(edge_app("check", "--schema").stdout)
 

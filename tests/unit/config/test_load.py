@@ -71,6 +71,8 @@ def test_a_changed_type_drops_the_keys_of_the_old_one(pipeline_file: Path) -> No
         (9, "  pacing: sometimes\n", ["limits.pacing", "'realtime' or 'offline'", "'sometimes'"]),
         (9, "  pacing: realtime\n", ["pacing realtime requires deadline_ms"]),
         (3, "  type: webcam\n", ["camera", "'folder', 'video', 'synthetic'"]),
+        (7, "scheduler: {ladder: [{plan: gpu, power_mode: burst, watts: {nsp: 1, cpu: 1}}]}\n",
+         ["scheduler.ladder.0.plan", "'htp', 'hybrid' or 'cpu'", "'gpu'"]),
         (6, "\tpath: x\n", ["not valid YAML", "tab"]),
         (9, "  pacing: offline\n  pacing: offline\n", ["the same key stands twice"]),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -80,9 +81,9 @@ def belongings(file: Path, pipeline: Pipeline) -> Iterator[tuple[str, str, str]]
         ("update.store", pipeline.update.store),
     ):
         if path is not None:
-            yield f"path {path.absolute()}", key, str(path)
-    state = Path.cwd() if results.journal.path is None else results.journal.path.absolute().parent
-    yield f"note {state / file.stem}", "the file's name", f"{file.stem}, which names its notes in {state}"
+            yield f"path {os.path.realpath(path)}", key, str(path)
+    state = os.path.realpath("." if results.journal.path is None else results.journal.path.parent)
+    yield f"note {state}/{file.stem}", "the file's name", f"{file.stem}, which names its notes in {state}"
 
 
 def addresses(pipeline: Pipeline) -> list[tuple[str, str]]:

@@ -52,6 +52,17 @@ def test_a_clash_names_both_files_and_keys(key: str, other_key: str, more: dict[
     assert other_key in str(caught.value.wanted)
 
 
+@pytest.mark.parametrize("way", ["link/evidence", "one/../one/evidence"])
+def test_one_place_by_two_ways_is_one_place(tmp_path: Path, way: str) -> None:
+    """Each would delete the other's pictures, by its own quota."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    ways = [{"results": {"evidence": {"path": str(tmp_path / path)}}} for path in ("one/evidence", way)]
+    with pytest.raises(ConfigError) as caught:
+        refuse_clashes([line("a.yaml", 5560, **ways[0]), line("b.yaml", 5570, **ways[1])])
+    assert caught.value.where == "b.yaml: results.evidence.path"
+
+
 def test_files_of_one_name_would_share_the_note_that_keeps_the_npu_out() -> None:
     same = {"results": {"journal": {"path": "/var/5560/other.db"}}}
     refuse_clashes([line("one/a.yaml", 5560), line("two/b.yaml", 5570, **same)])

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.camera.picture import ENDINGS
+from edge_app.camera.picture import ENDINGS, BrokenPicture, load_upright
 from edge_app.errors import CameraError
 from edge_app.listing import read_paths
 
@@ -161,10 +161,12 @@ class Scenes:
     def _picture_of(self, visit: int) -> Image:
         if self._picture is None or self._picture[0] != visit:
             file = self.visits[visit].file
-            image = cv2.imread(str(file), cv2.IMREAD_COLOR)
-            if image is None:
-                raise CameraError("can't read a picture", where=str(file), wanted="a JPEG or PNG")
-            self._picture = visit, np.asarray(image, np.uint8)
+            try:
+                self._picture = visit, load_upright(file)
+            except BrokenPicture as broken:
+                raise CameraError(
+                    "can't show a picture", where=str(file), wanted="a whole, upright JPEG or PNG", got=str(broken)
+                ) from broken
         return self._picture[1]
 
 

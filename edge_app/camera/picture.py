@@ -38,6 +38,16 @@ def load_bgr(file: Path) -> Pixels:
     return _load(file, cv2.IMREAD_COLOR)
 
 
+def load_upright(file: Path) -> Pixels:
+    """As `load_bgr`, where labels are of what people see: a picture that is stored turned is a BrokenPicture too."""
+    pixels = load_bgr(file)
+    data = file.read_bytes()
+    shown = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if _EXIF.search(data) else None
+    if shown is None or np.array_equal(shown, pixels):
+        return pixels
+    raise BrokenPicture("stored turned, which no line follows (EXIF): store it upright, e.g. `mogrify -auto-orient`")
+
+
 def load_gray(file: Path) -> Pixels:
     """Reads a picture as grey, uint8 [H, W]. Raises BrokenPicture."""
     return _load(file, cv2.IMREAD_GRAYSCALE)
@@ -58,15 +68,6 @@ def _load(file: Path, flags: int) -> Pixels:
     if pixels is None:
         raise BrokenPicture("can't be decoded: no picture in a known format, or a damaged one")
     return np.asarray(pixels, np.uint8)
-
-
-def turned_by_exif(file: Path, pixels: Pixels) -> bool:
-    """Whether a viewer would turn or mirror this picture; `pixels` as `load_bgr` gave them."""
-    data = file.read_bytes()
-    if _EXIF.search(data) is None:
-        return False
-    shown = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
-    return shown is not None and not np.array_equal(shown, pixels)
 
 
 def find_flaw(data: bytes) -> str | None:

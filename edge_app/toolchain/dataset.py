@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from edge_app.camera.picture import ENDINGS, BrokenPicture, load_bgr, turned_by_exif
+from edge_app.camera.picture import ENDINGS, BrokenPicture, load_upright
 from edge_app.config.load import read_yaml
 from edge_app.errors import ConfigError
 from edge_app.listing import read_lines, read_text
@@ -103,19 +103,12 @@ def read_picture(file: Path) -> npt.NDArray[np.uint8]:
     """A picture as BGR, uint8 [H, W, 3]: the pixels that a line gets of it (camera.type: folder).
 
     Raises:
-        ConfigError: it can't be read, is not whole, or is stored turned: labels are of the upright picture.
+        ConfigError: it can't be read, is not whole, or is stored turned.
     """
     try:
-        pixels = load_bgr(file)
+        return load_upright(file)
     except BrokenPicture as broken:
-        raise ConfigError("not a whole picture", where=str(file), got=str(broken)) from broken
-    if turned_by_exif(file, pixels):
-        raise ConfigError(
-            "a picture that is stored turned", where=str(file), wanted="pixels as a camera gives them",
-            got="an EXIF orientation, which no line follows",
-            remedy="store it upright, e.g. `mogrify -auto-orient FILE`",
-        )  # fmt: skip
-    return pixels
+        raise ConfigError("not a whole, upright picture", where=str(file), got=str(broken)) from broken
 
 
 def read_truth(picture: Picture, shape: tuple[int, ...], names: Sequence[str], labels: Sequence[str]) -> Truth:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import colours
+import cv2
 import numpy as np
 import pytest
 
@@ -96,5 +97,17 @@ def test_no_pictures_is_an_error(tmp_path: Path) -> None:
         listed_pictures(tmp_path / "absent.txt")
     (tmp_path / "list.txt").write_text("red/absent.png\n")
     drawn = scenes(tmp_path / "list.txt")
-    with pytest.raises(CameraError, match="can't read a picture"):
+    with pytest.raises(CameraError, match="can't show a picture"):
         drawn.draw(drawn.frames // 2)
+
+
+def test_a_picture_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
+    """OpenCV gives it with its lower part grey, and the mirror would be measured on that."""
+    file = tmp_path / "red" / "a.jpg"
+    file.parent.mkdir()
+    assert cv2.imwrite(str(file), np.random.default_rng(1).integers(0, 255, (60, 40, 3), dtype=np.uint8))
+    file.write_bytes(file.read_bytes()[:-200])
+    drawn = scenes(tmp_path)
+    with pytest.raises(CameraError, match="can't show a picture") as caught:
+        drawn.draw(drawn.frames // 2)
+    assert "no end marker" in str(caught.value.got)

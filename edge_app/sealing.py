@@ -107,13 +107,9 @@ class Lateness:
         if reason not in TIMED:
             return False
         self._late.append(reason in (Reason.LATE, Reason.OVERRUN))
-        was, self.stands = self.stands, self.count > LATE_UNTIL if self.stands else self.count >= LATE_FROM
+        late = sum(self._late)
+        was, self.stands = self.stands, late > LATE_UNTIL if self.stands else late >= LATE_FROM
         return self.stands is not was
-
-    @property
-    def count(self) -> int:
-        """How many of the last ones were not in time."""
-        return sum(self._late)
 
 
 class Sealer:
@@ -184,18 +180,18 @@ class Sealer:
         ticket.sealed = True
         self._seq = ticket.seq = sealed.seq
         self._count(ticket, judgement)
-        self._latencies_us.append(now - ticket.t_capture_mono_us)
+        if ticket.stage_us or judgement.reason is Reason.LATE:
+            self._latencies_us.append(now - ticket.t_capture_mono_us)
         self._hand_over(sealed)
         self.saw(ticket, judgement)
         if self._lateness.changed_by(judgement.reason):
             self._tell_lateness()
 
     def _tell_lateness(self) -> None:
-        late = self._lateness
-        text = f"{late.count} of the last {LATE_OF} triggers had no verdict in time (LATE, OVERRUN)"
+        text = f"at least {LATE_FROM} of the last {LATE_OF} triggers had no verdict in time (LATE, OVERRUN)"
         remedy = "give it more time (limits.deadline_ms) or fewer parts; `edge_app profile` tells what takes the time"
         try:
-            self._outlet.alarm("LATE", late.stands, text, remedy)
+            self._outlet.alarm("LATE", self._lateness.stands, text, remedy)
         except Exception:
             log.exception("the alarm LATE could not be told: %s", text)
 
@@ -271,7 +267,7 @@ class Sealer:
         return self._seq
 
     def latencies_us(self) -> list[int]:
-        """Capture to seal of the last LATENCIES_KEPT results."""
+        """Capture to seal of the last LATENCIES_KEPT triggers that were taken up: to refuse one takes no time."""
         with self._lock:
             return list(self._latencies_us)
 

@@ -96,11 +96,22 @@ def test_a_line_that_is_always_late_raises_an_alarm_until_it_is_in_time_again(be
     assert kept.alarms == []
     seal(Reason.OVERRUN)
     assert kept.alarms == [("LATE", True)]
-    assert kept.alarm_texts[0].startswith("8 of the last 32 triggers had no verdict in time")
+    assert kept.alarm_texts[0].startswith("at least 8 of the last 32 triggers had no verdict in time")
     seal(*[Reason.DEFECT] * 29, *[Reason.CAMERA_LOST] * 100)
     assert kept.alarms == [("LATE", True)], "a frame that never came says nothing about time"
     seal(Reason.BAD_IMAGE)
     assert kept.alarms == [("LATE", True), ("LATE", False)]
+
+
+def test_refusing_a_trigger_is_no_quick_verdict(bench: Bench) -> None:
+    line, _ = bench.line(iter([]))
+    sealer, now, place = line.sealer, monotonic_us(), line.placement
+    for reason in (Reason.OVERLOAD, Reason.OVERRUN, Reason.CAMERA_LOST, Reason.NOT_RUNNING):
+        sealer.seal(sealer.admit(Ticket(1, 1, None, 0, now, None, place)), Judgement(reason))
+    assert sealer.latencies_us() == []
+    sealer.seal(sealer.admit(Ticket(5, 5, None, 0, now, None, place)), Judgement(Reason.LATE))
+    sealer.seal(sealer.admit(Ticket(6, 6, None, 0, now, None, place, stage_us={"wait": 1})), Judgement(Reason.OK))
+    assert len(sealer.latencies_us()) == 2
 
 
 def test_a_deadline_is_kept_behind_triggers_that_were_sealed_before_theirs(bench: Bench) -> None:

@@ -54,7 +54,8 @@ class LiveSource:
     - an outage: one LOST frame once nothing came for `timeout_ms` (or two periods of `rate_fps`); meanwhile it
       connects again and again, with pauses that double up to `reconnect_max_s`, and `trouble` says what is wrong;
     - the same frame again (STALE): a time stamp that stands still, or more than `stale_after` equal pictures in a row;
-    - holes: frames for which the line had no place, and with `rate_fps` those that the time stamps show to be missing.
+    - holes: frames for which the line had no place, and with `rate_fps` those that the time stamps show to be missing;
+      one frame where a connection broke and the next one was there before anything was LOST.
 
     Frames count from the first `read` on.
     """
@@ -77,6 +78,8 @@ class LiveSource:
         self._reading = threading.Event()
         self._stopped = threading.Event()
         self._lost = False
+        self._broke = False
+        """The connection did, and no frame has come since."""
         self._why = ""
         self._thread: threading.Thread | None = None
         self._last = LastPicture(self._pool, section.stale_after)
@@ -93,7 +96,7 @@ class LiveSource:
         self._reading.clear()
         self._births = self._new_births()
         self._frames = Handover(QUEUE)
-        self._lost, self._why = False, ""
+        self._lost, self._broke, self._why = False, False, ""
         self._thread = threads.daemon(self._watch, "live", (link,))
         self._thread.start()
 
@@ -174,6 +177,7 @@ class LiveSource:
             arrival = link.next()
             if arrival is None:
                 self._why = f"{self._name}: the connection broke, or no frame came in time"
+                self._broke = self._reading.is_set()
                 return
             if self._reading.is_set():
                 self._bear(arrival)
@@ -185,7 +189,9 @@ class LiveSource:
         shot, step, t_mono_us = arrival.shot, arrival.step, arrival.t_mono_us
         stale = step == 0 or (isinstance(shot, Shot) and self._last.seen_again(shot.pixels))
         with self._born:
-            self._births.skip(max(0, step - 1))
+            untold = self._broke and not self._lost
+            self._broke = False
+            self._births.skip(max(0, step - 1) + untold)
             if isinstance(shot, Flaw):
                 frame = self._births.failed(FrameStatus.INCOMPLETE, shot.note, name=self._name, t_mono_us=t_mono_us)
             elif stale:

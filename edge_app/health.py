@@ -381,8 +381,10 @@ def cooling_findings(devices: Sequence[CoolingDevice], on_npu: bool) -> list[Fin
 
 
 def _first_line(file: Path) -> str | None:
+    """In characters that can be shown, as thermal.py reads its files."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace").strip("\0\n ")
     except OSError:
         return None
-    return text.splitlines()[0] if text else None
+    first = text.splitlines()[0] if text else ""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in first) or None

@@ -91,6 +91,14 @@ def test_device_nodes_are_found_and_tried(tmp_path) -> None:
     assert (node.path, node.readable, node.writable) == (str(tmp_path / "fastrpc-cdsp"), True, True)
 
 
+def test_a_board_with_a_name_of_control_characters_does_not_write_on_the_terminal(tmp_path) -> None:
+    (tmp_path / "devices/soc0").mkdir(parents=True)
+    (tmp_path / "devices/soc0/machine").write_bytes(b"\x1b[31mQCS\xff8550\n")
+    board = next(finding for finding in machine_findings(tmp_path) if finding.check == "board")
+    assert board.text.isprintable()
+    assert "QCS" in board.text
+
+
 def test_a_board_whose_pipeline_names_no_soc_does_not_use_its_npu(tmp_path) -> None:
     (tmp_path / "devices/soc0").mkdir(parents=True)
     (tmp_path / "devices/soc0/machine").write_text("QCS8550\n")

@@ -183,6 +183,7 @@ def entry() -> NoReturn:
     A thread that hangs in a driver (a run that never returns, a camera that does not answer) can't be ended; when the
     interpreter is torn down under it, the process may abort instead of exiting with its code. So it is left at once.
     """
+    open_what_is_closed()
     if sys.argv[1:] and sys.argv[1] in COMMANDS:
         end_as_by_ctrl_c()
     code = main()
@@ -194,6 +195,15 @@ def entry() -> NoReturn:
     if any(thread is not threading.main_thread() for thread in threading.enumerate()):
         os._exit(code)
     raise SystemExit(code)
+
+
+def open_what_is_closed() -> None:
+    """Standard streams that were closed (`>&-`) go nowhere; else a journal or a camera would get their number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def end_as_by_ctrl_c() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from edge_app.bench.figures import Figures, Options
 from edge_app.bench.ports import free_port
+from edge_app.durable import write_whole
 from edge_app.errors import RuntimeFault
 
 STARTS = 5
@@ -116,12 +117,13 @@ def median_of(starts: list[dict[str, float]], step: str) -> float:
 
 
 def write_picture(folder: Path) -> None:
-    """A part of the synthetic line."""
+    """A part of the synthetic line. Raises RuntimeFault: no space."""
     import cv2
 
     from edge_app.camera.pcb import DEFAULT_PRODUCT, draw, examining_seed
 
-    cv2.imwrite(str(folder / "part.png"), draw(DEFAULT_PRODUCT, examining_seed(0)).image)
+    picture = cv2.imencode(".png", draw(DEFAULT_PRODUCT, examining_seed(0)).image)[1]
+    write_whole(folder / "part.png", picture.tobytes(), "the picture to run on", RuntimeFault)
 
 
 def started(pipeline: Path, overrides: list[str], environment: Environment) -> dict[str, float]:

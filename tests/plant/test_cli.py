@@ -254,3 +254,11 @@ def test_every_command_of_the_help_has_help_of_its_own() -> None:
         result = edge_app(name, "--help")
         assert result.returncode == 0, result.stderr
         assert result.stdout.startswith(f"usage: edge_app {name}")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_no_exit_code(pipeline: Path, closed: str) -> None:
+    """A journal or a camera that got the number of one of them would get its output too."""
+    for arguments, code in ((["--pipeline", pipeline, "--frames", "2", "--json"], 0), (["check", "nope.yaml"], 2)):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-P", "-m", "edge_app", *arguments]
+        assert subprocess.run(command, timeout=60, check=False, capture_output=True).returncode == code

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from edge_app.bench.start import stopped
+from edge_app.bench.start import stopped, write_picture
 from edge_app.cli import main
 from edge_app.commands.soak import LONG_S, Soak, command, fill, report, slope
 from edge_app.config.load import load_pipeline
+from edge_app.errors import RuntimeFault
 
 
 def soak(growth_mb_a_minute: float = 0.0, seconds: int = 60, more_handles: int = 0) -> Soak:
@@ -103,3 +104,10 @@ def test_a_line_that_does_not_end_is_killed() -> None:
     line.stdout.readline()
     assert stopped(line, 0.01) == -9
     line.stdout.close()
+
+
+def test_a_picture_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(RuntimeFault, match="can't write the picture") as caught:
+        write_picture(tmp_path / "file")
+    assert caught.value.got == "File exists"

@@ -6,6 +6,7 @@ again for packets that were lost on the way before it gives a picture up as inco
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ OLDEST_US = 1_000_000
 GENICAM = {PixelFormat.GRAY8: "Mono8", PixelFormat.YUYV: "YUV422_8"}
 """Where GenICam's name is another one than ours."""
 SIXTEEN_BITS = 0xFFFF
+LOOK_US = 500_000
+"""Between two looks whether the camera still is there, while no picture comes."""
 LARGEST_HOLE = 1000
 """Frames. A larger step, or one back, is a camera that counts anew: how many pictures went with that, nobody knows."""
 ANEW = 2
@@ -80,6 +83,8 @@ class GigeLink:
         self._aravis: Any = aravis()
         self._last_id: int | None = None
         self._waiting: Arrival | None = None
+        self._gone = threading.Event()
+        """The camera does not answer any more, or was started anew: no picture will come, however long the wait."""
         from gi.repository import GLib
 
         try:
@@ -97,6 +102,8 @@ class GigeLink:
     def _open(self) -> None:
         section = self._section
         camera = self._camera = self._aravis.Camera.new(section.path)
+        gone = self._gone
+        camera.get_device().connect("control-lost", lambda _device: gone.set())
         self.fake = (camera.get_vendor_name(), camera.get_model_name()) == ("Aravis", "Fake")
         """Aravis's own, whose pictures are no plant's."""
         for name, value in section.features.items():
@@ -143,13 +150,22 @@ class GigeLink:
         if self._waiting is not None:
             arrival, self._waiting = self._waiting, None
             return arrival
-        buffer = self._stream.timeout_pop_buffer(self._timeout_us)
+        buffer = self._popped()
         if buffer is None:
             return None
         try:
             return Arrival(self._shot(buffer), self._step(buffer.get_frame_id()), _captured_us(buffer))
         finally:
             self._stream.push_buffer(buffer)
+
+    def _popped(self) -> Any:
+        """The next buffer of the stream; None: the time is up, or the camera has gone."""
+        until_us = monotonic_us() + self._timeout_us
+        while not self._gone.is_set() and (left_us := until_us - monotonic_us()) > 0:
+            buffer = self._stream.timeout_pop_buffer(min(left_us, LOOK_US))
+            if buffer is not None:
+                return buffer
+        return None
 
     def release(self) -> None:
         """See Link. A camera that is gone can't be told; its heartbeat lets it go."""

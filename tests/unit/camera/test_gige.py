@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -171,6 +172,22 @@ class TestFakeCamera:
             assert FrameStatus.LOST not in {frame.status for frame in again[:1]}
             assert again[0].frame_id > lost[-1].frame_id
             assert camera.trouble is None
+        finally:
+            camera.close()
+
+    def test_a_camera_that_was_started_anew_is_picked_up_however_long_a_pause_may_be(
+        self, fake: Callable[..., FakeCamera]
+    ) -> None:
+        """Where parts trigger it, `timeout_ms` is long; what went by meanwhile is one missed frame."""
+        process = fake()
+        camera = opened(timeout_ms=600_000, reconnect_max_s=0.5, stale_after=1000)
+        try:
+            before = read_until(camera, lambda frames: len(complete(frames)) >= 2)
+            process.stop()
+            process.start()
+            after = read_until(camera, lambda frames: len(complete(frames)) >= 20)  # far more than were on their way
+            assert FrameStatus.LOST not in {frame.status for frame in after}
+            assert any(later.frame_id - earlier.frame_id > 1 for earlier, later in pairwise((*before, *after)))
         finally:
             camera.close()
 

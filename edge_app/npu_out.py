@@ -70,9 +70,10 @@ def standing_note(file: Path) -> NpuOut | None:
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
         note = NpuOut(str(fields["reason"]), str(fields["plan"]), int(fields["t_us"]), str(fields["boot_id"]))
+        datetime.fromtimestamp(note.t_us / 1e6, UTC)  # raises at a time that no calendar has
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         return NpuOut(f"{file} can't be read: {error}", "unknown", 0, this_boot())
     if note.boot_id == this_boot():
         return note

@@ -36,7 +36,15 @@ def test_a_board_that_was_started_again_is_no_longer_kept_from_its_npu(tmp_path:
     assert not file.exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"reason": "x", "plan": "htp", "t_us": "?", "boot_id": "b"}'])
+def garbled(t_us: str) -> str:
+    return f'{{"reason": "x", "plan": "htp", "t_us": {t_us}, "boot_id": "{this_boot()}"}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", "[" * 100_000, *map(garbled, ('"?"', "null", "NaN", "Infinity", "1e30", "-1e18", "9" * 5000))],
+    ids=range(12),
+)
 def test_a_note_that_can_not_be_read_holds(tmp_path: Path, text: str) -> None:
     file = tmp_path / "defect.npu-out.json"
     file.write_text(text)

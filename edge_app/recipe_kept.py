@@ -42,7 +42,7 @@ class KeptRecipe:
             name, rev = str(fields["name"]), str(fields["rev"])
         except FileNotFoundError:
             return recipes.own, ()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             return self._own(recipes, f"{self.file} can't be read ({error})")
         if name != recipes.own.name and name not in recipes.others:
             return self._own(recipes, f"recipe {name}, which was in force, is not in this pipeline any more")

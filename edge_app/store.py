@@ -149,7 +149,7 @@ class ModelStore:
             versions, instead_of = tuple(map(str, fields["versions"])), str(fields["instead_of"])
         except FileNotFoundError:
             return ()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(
                 "which version is in force can't be read", where=str(file), got=f"{type(error).__name__}: {error}",
                 remedy="activate the version that is wanted",

@@ -43,7 +43,10 @@ def test_one_that_was_changed_is_taken_and_told(
     assert warning == f"recipe lenient has changed since: it is {recipes.others['lenient'].rev}, and was sha256:before"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"name": "winter", "rev": "sha256:0"}', "\x00\x00"])
+GARBLED = ("", "{", "[]", "{}", '{"name": "winter", "rev": "sha256:0"}', "\x00\x00", "[" * 100_000)
+
+
+@pytest.mark.parametrize("text", GARBLED, ids=range(7))
 def test_what_can_not_be_taken_is_an_alarm_and_the_pipelines_own_judges(
     recipes: Recipes, tmp_path: Path, text: str
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_version_that_can_not_be_read_gives_way_too(tmp_path: Path, toy_model:
     assert (version, [alarm.name for alarm in alarms]) == (old, ["UPDATE_FAILED"])
 
 
-@pytest.mark.parametrize("how", ["damaged", "unreadable"])
+@pytest.mark.parametrize("how", ["damaged", "nested", "unreadable"])
 def test_a_store_that_can_not_say_what_is_in_force_is_told_and_removes_nothing(
     tmp_path: Path, toy_model: Path, how: str
 ) -> None:
@@ -149,8 +149,8 @@ def test_a_store_that_can_not_say_what_is_in_force_is_told_and_removes_nothing(
     store.put_in_force(tuple(versions[:3]))
     note = store.folder / "in_force.json"
     note.unlink()
-    if how == "damaged":
-        note.write_text("{")
+    if how != "unreadable":
+        note.write_text("{" if how == "damaged" else "[" * 100_000)
     else:
         note.symlink_to("/proc/self/mem")
     card, version, alarms = model_at_start(made, "line")

@@ -168,6 +168,14 @@ def _integer(file: Path) -> int | OSError | ValueError:
     return number if abs(number) <= MOST_MC else ValueError("far too large")
 
 
+def _millidegrees(file: ZoneFile) -> int | OSError | ValueError:
+    """What a zone says. Zones that were registered anew have other numbers: the folder may be another zone's now."""
+    kind = _text(file.folder / "type")
+    if kind is not None and kind != file.zone.type:
+        return FileNotFoundError(f"{file.folder} is {kind} now")
+    return _integer(file.folder / "temp")
+
+
 def _read(file: Path) -> str:
     """What a file says, in characters that can be shown: firmware has been seen to give bytes that are no text.
 
@@ -279,7 +287,7 @@ class ZoneReader:
 
     def read(self, t_us: int) -> ZoneSnapshot:
         """Every zone, now."""
-        return self.judge(t_us, {z.zone.name: _integer(z.folder / "temp") for z in self._zones})
+        return self.judge(t_us, {file.zone.name: _millidegrees(file) for file in self._zones})
 
     def judge(self, t_us: int, values: dict[str, int | OSError | ValueError]) -> ZoneSnapshot:
         """Every zone, by what was read of it: millidegrees C or an error."""

@@ -216,6 +216,16 @@ def test_a_zone_that_vanishes_is_absent_and_comes_back(tree) -> None:
     assert reader.read(120 * S).readings[0].temp_c == 41.2
 
 
+def test_a_folder_that_has_become_another_zones_is_not_read_for_the_one_before(tree) -> None:
+    reader = ZoneReader(find_zones(tree.root, classify), 300.0)
+    assert reader.read(0).state_of("nspss0") is ZoneState.OK
+    tree.write(tree.folders["nspss0-thermal"] / "type", "battery")
+    tree.set_c("nspss0-thermal", 25.0)
+    assert reader.read(10 * S).state_of("nspss0") is ZoneState.ABSENT
+    tree.write(tree.folders["nspss0-thermal"] / "type", "nspss0-thermal")
+    assert reader.read(20 * S).known["nspss0"].temp_c == 25.0
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_zone_without_permission_is_unreadable(tree) -> None:
     (tree.folders["nspss0-thermal"] / "temp").chmod(0)

@@ -4,6 +4,8 @@ examples:
   edge_app check pipelines/defect.yaml
   edge_app check pipelines/defect.yaml --set runtime.provider=qnn --set runtime.soc=qcs8550
   edge_app check --schema > pipeline.schema.json        for editors that complete YAML
+
+It loads the model. While a line of this board uses the NPU: --set runtime.provider=cpu
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from typing import Any
 
 from edge_app.bench.ports import free_port
 from edge_app.bench.start import stopped, write_picture
-from edge_app.client import Line
+from edge_app.client import Line, Start
 from edge_app.commands.arguments import above_zero, add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
@@ -142,7 +142,7 @@ def soaked(soak: Soak, args: argparse.Namespace, on_disk: bool) -> tuple[int, Ma
     with (soak.folder / "log").open("wb") as log, (soak.folder / "summary").open("w+b") as out:
         soak.process = subprocess.Popen(command(soak, args), stdout=out, stderr=log, env=environment(soak))
         try:
-            with Line(soak.publish, soak.commands) as client:
+            with Line(soak.publish, soak.commands, start=Start.OLDEST) as client:  # a decision may come but once
                 until(lambda: client.next(1.0) is not None or soak.pid < 0, START_S, "no result came")
                 end_s = time.monotonic() + 60 * args.minutes
                 for wait_s in chaos(soak, on_disk):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -34,6 +35,15 @@ def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
     assert not Path(f"/proc/{line}").exists()
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_that_decides_but_once_is_followed() -> None:
+    """Its one result may leave before the soak's client has subscribed: nothing would come for five minutes."""
+    garment, nothing = PIPELINE.with_name("garment.yaml"), ("--set", "runtime.provider=null")
+    words = ["soak", "--pipeline", str(garment), *nothing, "--minutes", "0.02", "--json"]
+    soak = subprocess.run([sys.executable, "-P", "-m", "edge_app", *words], capture_output=True, timeout=200)
+    document = json.loads(soak.stdout)
+    assert (document["results"] > 0, document["lost on the way"], document["exit code"]) == (True, 0, 0)
 
 
 def test_ctrl_c_ends_a_bench_and_its_subscribers_without_a_word() -> None:

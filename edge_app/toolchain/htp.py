@@ -137,21 +137,18 @@ def _ask(soc: Soc, request: dict[str, Any], step: Step = lambda _done, _of: None
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "request.json")
         file.write_text(json.dumps({**request, "soc": asdict(soc)}), encoding="utf-8")
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edge_app.toolchain.worker", str(file)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with process:
+        noise = Path(folder, "noise")  # a file: a pipe that nobody reads is full at 64 KB, and the process then waits
+        command = [sys.executable, "-P", "-m", "edge_app.toolchain.worker", str(file)]
+        with (
+            noise.open("wb") as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        ):
             try:
-                assert process.stdout is not None  # both were asked for above
-                assert process.stderr is not None
+                assert process.stdout is not None  # it was asked for above
                 for line in process.stdout:
                     words = line.split()
                     if words[:1] == ["progress"]:
                         step(int(words[1]), int(words[2]))
-                noise = process.stderr.read()
             except BaseException:
                 process.kill()
                 raise
@@ -160,7 +157,7 @@ def _ask(soc: Soc, request: dict[str, Any], step: Step = lambda _done, _of: None
             raise RuntimeFault(
                 f"the process that works for {soc.name} ended without an answer",
                 where=str(request.get("model", "")),
-                got=f"exit code {process.returncode}: {noise.strip()[-400:]}",
+                got=f"exit code {process.returncode}: {noise.read_text(errors='replace').strip()[-400:]}",
                 remedy="is there memory and disk space left? Run the command again",
             )
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))

@@ -143,7 +143,7 @@ def soaked(soak: Soak, args: argparse.Namespace, on_disk: bool) -> tuple[int, Ma
         soak.process = subprocess.Popen(command(soak, args), stdout=out, stderr=log, env=environment(soak))
         try:
             with Line(soak.publish, soak.commands, start=Start.OLDEST) as client:  # a decision may come but once
-                until(lambda: client.next(1.0) is not None or soak.pid < 0, START_S, "no result came")
+                until(lambda: took(soak, client, 1.0) or soak.pid < 0, START_S, "no result came")
                 end_s = time.monotonic() + 60 * args.minutes
                 for wait_s in chaos(soak, on_disk):
                     follow(soak, client, min(wait_s, end_s - time.monotonic()))
@@ -256,12 +256,19 @@ def follow(soak: Soak, client: Line, seconds: float) -> None:
             proc = Path(f"/proc/{soak.pid}")
             threads = len(list((proc / "task").iterdir()))
             soak.samples.append((now_s, resident_mb(soak.pid), len(list((proc / "fd").iterdir())), threads))
-        result = client.next(0.2)
-        if result is not None:
-            soak.got += 1
-            soak.lost += result.lost_before
-            reason = str(result.data["reason"])
-            soak.verdicts[reason] = soak.verdicts.get(reason, 0) + 1
+        took(soak, client, 0.2)
+
+
+def took(soak: Soak, client: Line, wait_s: float) -> bool:
+    """Counts the next result, if one comes in time."""
+    result = client.next(wait_s)
+    if result is None:
+        return False
+    soak.got += 1
+    soak.lost += result.lost_before
+    reason = str(result.data["reason"])
+    soak.verdicts[reason] = soak.verdicts.get(reason, 0) + 1
+    return True
 
 
 def fill(file: Path) -> None:

@@ -16,6 +16,7 @@ from typing import NoReturn
 from edge_app import __version__
 from edge_app.commands.arguments import positive
 from edge_app.errors import ConfigError, EdgeAppError, ExitCode, RuntimeFault
+from edge_app.signals import keep_ctrl_c_in_mind, was_interrupted
 
 COMMANDS = {
     "check": "validate a pipeline and print it resolved; --schema prints the JSON schema",
@@ -138,6 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"edge_app: {refused}", file=sys.stderr)
         return int(refused.exit_code)
     except Exception:
+        if was_interrupted():
+            return int(ExitCode.OK if endless else ExitCode.INTERRUPTED)
         return bug()
 
 
@@ -184,6 +187,7 @@ def entry() -> NoReturn:
     interpreter is torn down under it, the process may abort instead of exiting with its code. So it is left at once.
     """
     open_what_is_closed()
+    keep_ctrl_c_in_mind()
     if sys.argv[1:] and sys.argv[1] in COMMANDS:
         end_as_by_ctrl_c()
     code = main()

@@ -14,6 +14,28 @@ import threading
 from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
+_ctrl_c: list[int] = []
+"""Not an Event: a handler may come between any two steps, also of itself."""
+
+
+def keep_ctrl_c_in_mind() -> None:
+    """From now on a Ctrl-C can't get lost: see `was_interrupted`.
+
+    A KeyboardInterrupt that comes while modules are imported may be turned into another exception (`__set_name__`), or
+    swallowed (by the start of onnxruntime's extension: seen).
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell ignores it in what runs behind
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    _ctrl_c.append(number)
+    raise KeyboardInterrupt
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C came, whatever became of it."""
+    return bool(_ctrl_c)
 
 
 def on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:

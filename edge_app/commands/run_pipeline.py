@@ -16,7 +16,7 @@ from edge_app.config.lines import load_lines
 from edge_app.errors import ExitCode
 from edge_app.logs import LogFormat, start_logging
 from edge_app.service import ServiceManager
-from edge_app.signals import on_signals
+from edge_app.signals import on_signals, was_interrupted
 from edge_app.summary import Summary
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     with manager.starting():
         board = Board(load_lines([Path(path) for path in args.pipeline], args.overrides), args.frames)
         stop_on_signals(board)
+        if was_interrupted():
+            raise KeyboardInterrupt
         board.start()
     memory.end_loading()
     manager.ready(board.stuck, board.status)

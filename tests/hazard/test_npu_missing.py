@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -62,8 +63,9 @@ def test_a_soc_that_is_not_named_is_told_with_what_to_do(toy_model: Path, monkey
     assert "set runtime.soc" in alarm.remedy
 
 
-def test_a_provider_that_can_not_be_imported_does_not_either(tmp_path: Path, toy_model: Path) -> None:
-    (tmp_path / "onnxruntime_qnn.py").write_text("raise ImportError('libQnnHtp.so: cannot open shared object file')\n")
+@pytest.fixture
+def line_with(tmp_path: Path, toy_model: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs two frames with another onnxruntime_qnn: its source, and further arguments."""
     (tmp_path / "pictures").mkdir()
     cv2.imwrite(str(tmp_path / "pictures" / "part.png"), toys.detector_picture([]))
     (tmp_path / "line.yaml").write_text(f"""\
@@ -74,16 +76,37 @@ results: {{publish: null, commands: null}}
 """)
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
 
-    def line(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def line(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "onnxruntime_qnn.py").write_text(module)
         command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", "line.yaml", "--frames", "2", "--json"]
         return subprocess.run([*command, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
                               capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
 
-    done = line()
+    return line
+
+
+def test_a_provider_that_can_not_be_imported_does_not_either(line_with) -> None:
+    broken = "raise ImportError('libQnnHtp.so: cannot open shared object file')\n"
+    done = line_with(broken)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["plan"], summary["degraded"]) == ("cpu", ["cpu_fallback"])
     assert "libQnnHtp.so: cannot open shared object file" in done.stderr
-    refused = line("--set", "runtime.provider=qnn")
+    refused = line_with(broken, "--set", "runtime.provider=qnn")
     assert refused.returncode == 5, refused.stderr
     assert "libQnnHtp.so" in refused.stderr
+
+
+@pytest.mark.parametrize("instead", ["ImportError('initialization failed')", "RuntimeError('calling __set_name__')"])
+def test_a_ctrl_c_that_an_import_swallows_or_changes_still_ends_the_line(line_with, instead) -> None:
+    done = line_with(f"""\
+import signal
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    pass
+raise {instead}
+""")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "RUNNING" not in done.stderr

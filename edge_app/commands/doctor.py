@@ -56,7 +56,7 @@ COLORS = {Grade.OK: "green", Grade.NOTE: "cyan", Grade.WARN: "yellow", Grade.FAI
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("--pipeline", metavar="FILE", type=Path, help="take zones and limits from its `scheduler:`")
+    parser.add_argument("--pipeline", metavar="FILE", type=Path, help="go by its `scheduler:` and `runtime:`")
     parser.add_argument(
         "--sysfs-root", metavar="DIR", type=Path, help="a recorded tree instead of the pipeline's, or /sys"
     )

@@ -82,9 +82,10 @@ class Run:
         self.steps_per_epoch = len(train) // args.batch
         self.hints: nn.Module = nn.Identity()
         if args.teacher:
-            teacher = load_network(args.teacher, self.views.frozen_blocks)[0]
-            self.hints = Hints(teacher)
-            self.views.keep_answers(Fast(Tail(teacher), args.threads, teacher.middle_shape))
+            teachers = [load_network(file, self.views.frozen_blocks)[0] for file in args.teacher]
+            if args.network == "resnet":
+                self.hints = Hints(teachers[0])
+            self.views.keep_answers([Fast(Tail(each), args.threads, each.middle_shape) for each in teachers])
         self.optimizer = torch.optim.AdamW(self._groups(), weight_decay=self.recipe.weight_decay)
         self.val = Garments(args.data, "val", px=INPUT_PX[args.network], augment=False, limit=args.limit)
         self.epoch = self.step = 0
@@ -198,20 +199,11 @@ class Run:
     def _loss(self, batch: Batch) -> torch.Tensor:
         if isinstance(self.model, EfficientNetLite2):
             logits = self.model.trained(batch.middle.contiguous(memory_format=torch.channels_last))
-            return functional.cross_entropy(logits, batch.wanted, label_smoothing=SMOOTHING)
+            return answers_loss(logits, batch)
         assert batch.pictures is not None
         student = self.model.told(batch.pictures.contiguous(memory_format=torch.channels_last))
-        if batch.taught is None:
-            return functional.cross_entropy(student.logits, batch.wanted, label_smoothing=SMOOTHING)
-        logits = student.logits.float()
-        distance = functional.kl_div(
-            functional.log_softmax(logits / DISTILL_TEMPERATURE, 1),
-            functional.log_softmax(batch.taught.logits / DISTILL_TEMPERATURE, 1), reduction="batchmean",
-            log_target=True,
-        )  # fmt: skip
-        plain = functional.cross_entropy(logits, batch.wanted)
-        answers = (1 - DISTILL_SHARE) * plain + DISTILL_SHARE * DISTILL_TEMPERATURE**2 * distance
-        return answers + HINTS_SHARE * self.hints(student, batch.taught)
+        answers = answers_loss(student.logits, batch)
+        return answers if batch.taught is None else answers + HINTS_SHARE * self.hints(student, batch.taught)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -223,6 +215,19 @@ class Run:
                 mine.lerp_(theirs[name], 1 - keep)
             else:
                 mine.copy_(theirs[name])
+
+
+def answers_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """How far answers are from the labels, and from the teachers' where there are any (Hinton et al. 2015)."""
+    logits = logits.float()
+    if batch.taught is None:
+        return functional.cross_entropy(logits, batch.wanted, label_smoothing=SMOOTHING)
+    distance = functional.kl_div(
+        functional.log_softmax(logits / DISTILL_TEMPERATURE, 1),
+        functional.log_softmax(batch.taught.logits / DISTILL_TEMPERATURE, 1), reduction="batchmean", log_target=True,
+    )  # fmt: skip
+    plain = functional.cross_entropy(logits, batch.wanted)
+    return (1 - DISTILL_SHARE) * plain + DISTILL_SHARE * DISTILL_TEMPERATURE**2 * distance
 
 
 @torch.no_grad()
@@ -279,7 +284,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with classes.txt, train.txt, val.txt")
     parser.add_argument("--out", type=Path, required=True, help="folder of this run")
     parser.add_argument("--network", choices=sorted(RECIPES), default="efficientnet")
-    parser.add_argument("--teacher", type=Path, help="best.pt of a trained network to learn from as well")
+    parser.add_argument("--teacher", type=Path, nargs="+",
+                        help="best.pt of EfficientNets, the mean of whose answers is learnt too")  # fmt: skip
     parser.add_argument("--views", type=Path, required=True, help="file of augmented views; made if it is not there")
     parser.add_argument("--each", type=int, default=4, help="views of each picture, when they are made (4)")
     parser.add_argument("--px", type=int, default=PX, help=f"size of views, when they are made ({PX})")

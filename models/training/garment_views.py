@@ -69,9 +69,10 @@ class Views:
         answers = [teacher(middle.float()) for middle in self._kept["middle"].split(64)]
         return [torch.cat(parts) for parts in zip(*answers, strict=True)]
 
-    def keep_answers(self, teacher: Fast) -> None:
-        """A teacher's answers come with each batch from now on."""
-        self._kept["pooled"], self._kept["logits"] = self.ask(teacher)
+    def keep_answers(self, teachers: list[Fast]) -> None:
+        """The mean of teachers' logits comes with each batch from now on, and what the first one's last layer gets."""
+        told = [self.ask(teacher) for teacher in teachers]
+        self._kept["pooled"], self._kept["logits"] = told[0][0], torch.stack([logits for _, logits in told]).mean(0)
 
     def drawn(self, count: int, mix: float, *, pictures: bool) -> Batch:
         """`count` views at random, mirrored or not; a share `mix` of batches is mixed. Without pictures: faster."""

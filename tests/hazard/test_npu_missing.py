@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,9 +81,15 @@ results: {{publish: null, commands: null}}
         (tmp_path / "onnxruntime_qnn.py").write_text(module)
         command = [sys.executable, "-P", "-m", "edge_app", "--pipeline", "line.yaml", "--frames", "2", "--json"]
         return subprocess.run([*command, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-                              capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+                              capture_output=True, text=True, timeout=120, check=False,
+                              preexec_fn=heed_ctrl_c)  # fmt: skip
 
     return line
+
+
+def heed_ctrl_c() -> None:
+    """Tests that run behind a shell have it ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_provider_that_can_not_be_imported_does_not_either(line_with) -> None:

@@ -24,6 +24,7 @@ from edge_app.idling import IdlingPlacer
 from edge_app.in_force import Fitted, InForce
 from edge_app.line import Line, MakeSealer
 from edge_app.model import ModelCard
+from edge_app.model_at_start import model_at_start
 from edge_app.npu_gate import NpuGate
 from edge_app.placed import Placed, place_model, stuck_us
 from edge_app.placing import Placer
@@ -40,7 +41,7 @@ from edge_app.sealing import Sealer
 from edge_app.store import store_of
 from edge_app.summary import Summary, summarise
 from edge_app.told import identify, recipes_told, status_of
-from edge_app.update import Running, Updates, model_at_start
+from edge_app.update import Running, Updates
 
 if TYPE_CHECKING:
     from edge_app.monitor import Monitor

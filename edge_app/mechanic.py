@@ -83,13 +83,16 @@ class Mechanic:
 
     def _carry_out_unless_it_hangs(self, action: Action) -> None:
         what = f"{action.kind} of plan {action.plan}"
-        beside = Loading(partial(self._carry_out, action), lambda _nothing: None, what)
+        since_us = monotonic_us()
+        beside = Loading(partial(self._try, action), lambda _nothing: None, what)
         try:
             beside.result(self._stuck_us / 1e6)
         except RuntimeFault as error:  # its own errors are told as events
             text = f"{error.what} within {self._stuck_us / 1e6:g} s at the start"
             log.error("%s: the NPU is left alone", text)
             self._governor.fault(action.plan, Fault.TIMEOUT, text)
+        else:
+            self.longest_us = max(self.longest_us, monotonic_us() - since_us)
 
     def self_test(self) -> str | None:
         """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError.

@@ -33,19 +33,18 @@ from typing import Any, Protocol
 from edge_app import threads
 from edge_app.camera import Camera
 from edge_app.config.pipeline import Pipeline
-from edge_app.errors import ConfigError, EdgeAppError, ModelError
+from edge_app.errors import EdgeAppError, ModelError
 from edge_app.in_force import Fitted, fit
 from edge_app.line import Line
 from edge_app.loading import Loading
-from edge_app.model import ModelCard, resolve, resolve_for
+from edge_app.model import ModelCard, resolve
 from edge_app.placed import Placed, place_model
-from edge_app.plans import StartAlarm
 from edge_app.probation import Probation, Punctuality
 from edge_app.recipes import Recipes
 from edge_app.results import ModelIdentity, Outlet
 from edge_app.sealing import Ticket
 from edge_app.staging import Staging
-from edge_app.store import ModelStore, store_of
+from edge_app.store import ModelStore
 from edge_app.update_checks import (
     model_in,
     refuse_hung,
@@ -377,31 +376,3 @@ def fitted(pipeline: Pipeline, version: str | None, card: ModelCard, placed: Pla
     if placed.mechanic is not None:
         placed.mechanic.install = model.install
     return Running(version, card, placed, model)
-
-
-def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None, tuple[StartAlarm, ...]]:
-    """The model that a start takes, its version, and an alarm if it is not the one that should be in force.
-
-    A stored version that is damaged gives way to the one before it, at last to the pipeline's own; so does a whole
-    store that can't say which one is in force.
-
-    Raises:
-        EdgeAppError: the pipeline's own can't be had.
-    """
-    store, alarms = store_of(pipeline, name), list[StartAlarm]()
-    versions: tuple[str, ...] = ()
-    try:
-        versions = store.in_force()
-    except ModelError as error:
-        log.error("the pipeline's own model is taken: %s", error)
-        text = f"{error.where}: {error.what} ({error.got}); {OWN} is in force"
-        alarms.append(StartAlarm(ALARM, text, "activate the version that is wanted"))
-    for version in versions:
-        try:
-            card = resolve(model_in(store.checked(version), pipeline.model), pipeline.preprocess)
-            log.info("%s is in force, as it was activated", version)
-            return card, version, tuple(alarms)
-        except (ModelError, ConfigError) as error:
-            log.error("%s can't be taken, the one before it is: %s", version, error)
-            alarms.append(StartAlarm(ALARM, f"{version} can't be taken: {error.what}", "push and activate it again"))
-    return resolve_for(pipeline), None, tuple(alarms[:1])

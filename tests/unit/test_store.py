@@ -13,9 +13,9 @@ import pytest
 
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ModelError
+from edge_app.model_at_start import model_at_start
 from edge_app.staging import LEAVE_FREE, Staging
 from edge_app.store import ModelStore, read_sums, store_of, version_of, write_sums
-from edge_app.update import model_at_start
 
 OWN = Path("/models/own")
 

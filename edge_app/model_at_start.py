@@ -1,0 +1,43 @@
+"""Which model a line starts with: the stored version in force, or the pipeline's own."""
+
+from __future__ import annotations
+
+import logging
+
+from edge_app.config.pipeline import Pipeline
+from edge_app.errors import ConfigError, ModelError
+from edge_app.model import ModelCard, resolve, resolve_for
+from edge_app.plans import StartAlarm
+from edge_app.store import store_of
+from edge_app.update import ALARM, OWN
+from edge_app.update_checks import model_in
+
+log = logging.getLogger(__name__)
+
+
+def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None, tuple[StartAlarm, ...]]:
+    """The model that a start takes, its version, and an alarm if it is not the one that should be in force.
+
+    A stored version that is damaged gives way to the one before it, at last to the pipeline's own; so does a whole
+    store that can't say which one is in force.
+
+    Raises:
+        EdgeAppError: the pipeline's own can't be had.
+    """
+    store, alarms = store_of(pipeline, name), list[StartAlarm]()
+    versions: tuple[str, ...] = ()
+    try:
+        versions = store.in_force()
+    except ModelError as error:
+        log.error("the pipeline's own model is taken: %s", error)
+        text = f"{error.where}: {error.what} ({error.got}); {OWN} is in force"
+        alarms.append(StartAlarm(ALARM, text, "activate the version that is wanted"))
+    for version in versions:
+        try:
+            card = resolve(model_in(store.checked(version), pipeline.model), pipeline.preprocess)
+            log.info("%s is in force, as it was activated", version)
+            return card, version, tuple(alarms)
+        except (ModelError, ConfigError) as error:
+            log.error("%s can't be taken, the one before it is: %s", version, error)
+            alarms.append(StartAlarm(ALARM, f"{version} can't be taken: {error.what}", "push and activate it again"))
+    return resolve_for(pipeline), None, tuple(alarms[:1])

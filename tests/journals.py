@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from wire_samples import identity
 
 from edge_app.config.results import Journal as Section
@@ -68,6 +69,6 @@ def runs(file: Path) -> list[jf.Run]:
 def held(file: Path) -> dict[int, bytes]:
     """Seq -> body of the newest run."""
     connection = jf.open_for_reading(file)
-    found = dict(jf.read_after(connection, jf.read_runs(connection)[-1].number, 0, 100_000))
+    found = dict(jf.read_after(connection, jf.read_runs(connection)[-1], 0, 100_000, pytest.fail))
     connection.close()
     return found

@@ -46,6 +46,8 @@ class Run:
     """What is known of one epoch."""
 
     last_seq: int = 0
+    known: bool = False
+    """Whether anybody said how far it goes: itself while it lived, or the node in a replay."""
     stash: dict[int, Message] | None = None
 
     def keep(self, seq: int, message: Message) -> None:
@@ -126,22 +128,27 @@ class Follower:
         """A batch of a replay; `last_seq` is the last that the node knows of that epoch."""
         if epoch != self.epoch:
             return
+        run = self._runs.setdefault(epoch, Run())
+        run.last_seq, run.known = max(run.last_seq, last_seq), True  # kept: the next batch may never come
         for message in messages:
             self._advance_to(message["seq"])
             if message["seq"] == self.next_seq:
                 self._hand_over(message, replayed=True)
         if more:
             return
-        run = self._runs.setdefault(epoch, Run())
         if epoch == self.live_epoch:
             self._advance_to(last_seq + 1)
         else:
-            self._advance_to(max(last_seq, run.last_seq) + 1)
+            self._advance_to(run.last_seq + 1)
             self._epoch_ended = True
         self._drain()
 
     def gone(self, epoch: str, oldest_seq: int | None) -> None:
-        """The node no longer has what was asked for: it has this epoch from `oldest_seq` on, or not at all."""
+        """The node no longer has what was asked for: it has this epoch from `oldest_seq` on, or not at all.
+
+        Where nobody can tell any more how far an epoch went, one result of it counts as lost: there may be none, or
+        many, and that must not look as if nothing was missing.
+        """
         if epoch != self.epoch:
             return
         run = self._runs.setdefault(epoch, Run())
@@ -150,7 +157,7 @@ class Follower:
         elif oldest_seq is not None and oldest_seq > self.next_seq:
             self._advance_to(oldest_seq)
         else:
-            self._advance_to(run.last_seq + 1)
+            self._advance_to((run.last_seq if run.known else self.next_seq) + 1)
             self._epoch_ended = epoch != self.live_epoch
         self._drain()
 
@@ -175,7 +182,7 @@ class Follower:
             if self.live_epoch is not None:
                 self._over.add(self.live_epoch)
             self.live_epoch = epoch
-            self._runs.setdefault(epoch, Run())
+            self._runs.setdefault(epoch, Run()).known = True
         return True
 
     def _enter(self, epoch: str) -> None:

@@ -137,6 +137,10 @@ class Journal:
         if len(self._queue) < MAX_WAITING:
             self._queue.append(jf.Note(seq, clock.utc_us(), text))
 
+    def tell_damage(self, text: str) -> None:
+        """Raises the alarm that the file is not what was written; from any thread."""
+        self._alarm("JOURNAL_DAMAGED", True, text, "look with `edge_app journal verify`")
+
     def close(self, timeout_s: float) -> None:
         """Writes what waits, and that the run ended cleanly."""
         self._closing.set()
@@ -257,7 +261,7 @@ class Journal:
             return f"{text}; the last one, {last.epoch}, ended cleanly at seq {last.last_seq or 0}"
         bad = damaged(connection, last)
         if bad:
-            self._alarm("JOURNAL_DAMAGED", True, f"run {last.epoch}: {bad}", "look with `edge_app journal verify`")
+            self.tell_damage(f"run {last.epoch}: {bad}")
         checked = bad or "its last results are whole"
         return f"{text}; the last one, {last.epoch}, was cut off after seq {last.last_seq or 0}; {checked}"
 

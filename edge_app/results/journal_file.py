@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
@@ -261,15 +262,40 @@ def _run(row: tuple[Any, ...]) -> Run:
     return Run(*fields, *(None if i is None else i & SEQ_MASK for i in (oldest, last)))
 
 
-def read_after(connection: sqlite3.Connection, run: int, after_seq: int, limit: int) -> list[tuple[int, bytes]]:
-    """Seq and body of the results of a run after a seq, in order; one that is not what was written is left out."""
-    rows = connection.execute(
-        "SELECT id, body, crc FROM result WHERE id > ? AND id <= ? ORDER BY id",
-        (result_id(run, after_seq), result_id(run, SEQ_MASK)),
-    )
-    found = list(islice(((i & SEQ_MASK, body) for i, body, crc in rows if is_whole(body, crc)), limit))
-    rows.close()
+def read_after(
+    connection: sqlite3.Connection, run: Run, after_seq: int, limit: int, damage: Callable[[str], None]
+) -> list[tuple[int, bytes]]:
+    """Seq and body of the results of a run after a seq, in order; one that is not what was written is left out.
+
+    So are those of a damaged page, and `damage` is told: a bad block costs what was in it, and nothing behind it.
+    """
+    try:
+        return _whole_between(connection, result_id(run.number, after_seq), result_id(run.number, SEQ_MASK), limit)
+    except sqlite3.Error as error:
+        _told_if_damage(error, run, damage)
+    found: list[tuple[int, bytes]] = []
+    for i in range(result_id(run.number, after_seq), result_id(run.number, run.last_seq or 0)):
+        try:
+            found += _whole_between(connection, i, i + 1, 1)
+        except sqlite3.Error as error:
+            _told_if_damage(error, run, damage)
+        if len(found) == limit:
+            break
     return found
+
+
+def _told_if_damage(error: sqlite3.Error, run: Run, damage: Callable[[str], None]) -> None:
+    if not is_damage(error):
+        raise error
+    damage(f"run {run.epoch}: pages of the file are damaged ({error}); a replay leaves out what they held")
+
+
+def _whole_between(connection: sqlite3.Connection, after_id: int, last_id: int, limit: int) -> list[tuple[int, bytes]]:
+    rows = connection.execute(
+        "SELECT id, body, crc FROM result WHERE id > ? AND id <= ? ORDER BY id", (after_id, last_id)
+    )
+    with closing(rows):
+        return list(islice(((i & SEQ_MASK, body) for i, body, crc in rows if is_whole(body, crc)), limit))
 
 
 def is_whole(body: object, crc: int) -> bool:

@@ -116,7 +116,7 @@ class Replay:
         with self._reading(from_tail[0][0] if from_tail else last_seq + 1) as connection:
             run = jf.read_run(connection, epoch)
             if run is not None:
-                rows = jf.read_after(connection, run.number, after_seq, limit)
+                rows = self._read_after(connection, run, after_seq, limit)
         reached = rows[-1][0] if rows else after_seq
         found = settled([*rows, *(item for item in from_tail if item[0] > reached)], after_seq, written_seq)
         if not found and written_seq < last_seq:
@@ -132,7 +132,7 @@ class Replay:
                 return _batch(epoch, [], run.last_seq or 0)
             if after_seq + 1 < run.oldest_seq:
                 raise _gone(run.oldest_seq)
-            return _batch(epoch, jf.read_after(connection, run.number, after_seq, limit), run.last_seq)
+            return _batch(epoch, self._read_after(connection, run, after_seq, limit), run.last_seq)
 
     def _runs(self, present: NodeIdentity, last_seq: int, oldest_seq: int | None) -> Reply:
         runs: list[jf.Run] = []
@@ -146,6 +146,10 @@ class Replay:
         earlier = [run for run in runs if run.epoch != present.epoch]
         now = jf.Run(0, present.epoch, present.node, present.software, started_us, None, oldest_seq, last_seq)
         return Reply({"epochs": [_run_fields(run) for run in (*earlier, now)]})
+
+    def _read_after(self, connection: sqlite3.Connection, run: jf.Run, after_seq: int, limit: int) -> Results:
+        assert self._journal is not None
+        return jf.read_after(connection, run, after_seq, limit, self._journal.tell_damage)
 
     @contextmanager
     def _reading(self, oldest_seq: int | None) -> Iterator[sqlite3.Connection]:

@@ -113,6 +113,38 @@ def test_what_was_live_but_never_durable_is_lost_and_counted() -> None:
     assert follower.lost == 4
 
 
+def test_a_node_that_stops_to_answer_in_a_replay_has_said_how_much_is_missing() -> None:
+    follower = Follower(Position("e1", 0), can_replay=True)
+    follower.heartbeat("e2", 0)
+    follower.replayed("e1", [message("e1", 1), message("e1", 2)], more=True, last_seq=9)
+    follower.gone("e1", None)  # as the session says when no answer came for too long
+    follower.epochs([("e1", 1_000_000), ("e2", 2_000_000)])
+    follower.live(message("e2", 1))
+    handed = [(d.message["epoch"], d.message["seq"], d.lost_before) for d in follower.ready]
+    assert handed == [("e1", 1, 0), ("e1", 2, 0), ("e2", 1, 7)]
+
+
+def test_a_run_that_is_gone_whole_is_never_skipped_in_silence() -> None:
+    """Nobody knows how many there were after the position: at least one counts as lost."""
+    node, follower = FakeNode(), Follower(Position("e1", 5), can_replay=True)
+    node.publish("e3")
+    follower.heartbeat("e3", 1)
+    node.serve_all(follower)
+    assert [(d.message["epoch"], d.message["seq"], d.lost_before) for d in follower.ready] == [("e3", 1, 1)]
+    assert follower.lost == 1
+
+
+def test_a_run_that_was_heard_and_had_no_result_loses_none() -> None:
+    """A node without a journal that is started again before its first part."""
+    node, follower = FakeNode(), Follower(Start.NOW, can_replay=True)
+    follower.heartbeat("e1", 0)
+    node.publish("e2")
+    follower.heartbeat("e2", 1)
+    node.serve_all(follower)
+    assert taken(follower) == [("e2", 1)]
+    assert follower.lost == 0
+
+
 def test_past_retention_the_rest_goes_on() -> None:
     node, follower = FakeNode(), Follower(Position("e1", 3), can_replay=True)
     for _ in range(20):

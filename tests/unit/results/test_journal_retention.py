@@ -81,7 +81,8 @@ def test_old_stamps_behind_young_ones_punch_no_hole(file: Path, eager_retention:
     wait_for(lambda: oldest(file) == [("a", 11)])
     eager_retention.wait(3)
     with closing(jf.open_for_reading(file)) as connection:
-        assert [seq for seq, _ in jf.read_after(connection, 1, 0, 100)] == list(range(11, 22))
+        (run, *_) = jf.read_runs(connection)
+        assert [seq for seq, _ in jf.read_after(connection, run, 0, 100, pytest.fail)] == list(range(11, 22))
     opened.journal.close(PATIENCE_S)
 
 

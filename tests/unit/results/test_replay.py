@@ -16,6 +16,8 @@ import pytest
 import zmq
 from wire_samples import Line, config, outlet
 
+from edge_app.client import Line as Client
+from edge_app.client import Position
 from edge_app.results import Code, Deferred, Outlet, RefusedError, Reply, Request
 from edge_app.results import bus as bus_module
 from edge_app.results import journal_file as jf
@@ -136,6 +138,58 @@ def test_a_result_that_is_not_what_was_written_is_lost_and_no_other(node: Node, 
     assert (seqs(old), old["more"]) == ([1, 3, 4, 6, 7, 8, 9], True)
     rest = second.replay(node.epoch, 9)
     assert (seqs(rest), rest["more"], rest["last_seq"]) == ([], False, 10)
+    second.close()
+
+
+PAGE = 4096
+LEAF = 13
+"""First byte of a page that holds rows."""
+
+
+def damage_a_page(file: Path) -> None:
+    """A block in the middle of the file that says nothing any more."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(file.read_bytes())
+    leaves = [at for at in range(0, len(data), PAGE) if data[at] == LEAF]
+    middle = leaves[len(leaves) // 2]
+    data[middle : middle + PAGE] = bytes(PAGE)
+    file.write_bytes(data)
+
+
+def test_a_damaged_page_costs_what_was_in_it_and_is_told(node: Node, file: Path) -> None:
+    """The whole rest of the run was BUSY, until the client gave it up."""
+    node.seal(100)
+    node.close()
+    damage_a_page(file)
+    second = Node(file)
+    reply = second.replay(node.epoch, 0, limit=7)
+    got = seqs(reply)
+    while reply["more"]:
+        reply = second.replay(node.epoch, got[-1], limit=7)
+        got += seqs(reply)
+    assert (got[0], got[-1], got) == (1, 100, sorted(set(got)))
+    assert 80 < len(got) < 100
+    (alarm,) = second.ask("status")["alarms"]
+    assert (alarm["alarm"], node.epoch in alarm["text"]) == ("JOURNAL_DAMAGED", True)
+    second.close()
+
+
+def test_a_client_is_told_how_much_a_damaged_page_held(node: Node, file: Path) -> None:
+    node.seal(600)
+    node.wait(lambda s: s["durable_seq"] == 600)
+    node.close()
+    damage_a_page(file)
+    second = Node(file)
+    second.seal(1)
+    got, lost = 0, 0
+    endpoints = str(second.outlet.publish_endpoint), second.outlet.commands_endpoint
+    with Client(*endpoints, start=Position(node.epoch, 0)) as client:
+        while (result := client.next(60)) is not None and result.epoch == node.epoch:
+            got, lost = got + 1, lost + result.lost_before
+        assert result is not None
+        assert (result.seq, got + lost, client.lost) == (1, 600, lost)
+        assert lost > 0
     second.close()
 
 

@@ -50,7 +50,7 @@ class Admission:
         sealer: Sealer,
         timer: DeadlineTimer,
         limits: Limits,
-        free: queue.SimpleQueue[Slot],
+        free: queue.LifoQueue[Slot],
         admitted: Callable[[Slot], None],
         let_go: Callable[[Frame], None],
     ) -> None:

@@ -69,7 +69,7 @@ class Line:
             bug=lambda error, slot, ticket: self._bug("inference", error, slot, ticket), broken=self._broken,
             gate=gate or NpuGate(), line=name,
         )  # fmt: skip
-        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._free: queue.LifoQueue[Slot] = queue.LifoQueue()  # last in, first out: its buffers are still in the caches
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         in_force = InForce(inspection, fit(engines, placer, limits.slots, model))

@@ -356,6 +356,7 @@ def test_a_power_cut_leaves_the_old_or_wholly_the_new(
 def test_a_load_that_hangs_is_told_and_the_line_goes_on_with_the_old_model(
     plant: Plant, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert plant.model("activate", pushed(plant, capsys, make_model(tmp_path / "v11", "11", seed=8))) == 0
     folder = make_model(tmp_path / "hangs", "10", seed=7)
     model, bound = onnx.load(folder / "model.onnx"), digest(folder)
     manifest = (folder / "manifest.yaml").read_text().replace(model.graph.output[0].name, "at_last")

@@ -6,18 +6,19 @@ one board belong into one process, which orders their runs (edge_app.npu_gate).
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from pathlib import Path
 
 from edge_app.errors import RuntimeFault
+from edge_app.file_lock import HeldError, take_lock
 
 log = logging.getLogger(__name__)
 BOARD_LOCK = Path("/run/lock/edge_app-npu.lock")
-LOCKS = Path("/proc/locks")
 _held: dict[Path, int] = {}
 """Lock files that this process holds, and their descriptors."""
+_told: set[Path] = set()
+"""Those that were taken away and can't be had again."""
 
 
 def hold_npu(file: Path) -> None:
@@ -33,52 +34,37 @@ def hold_npu(file: Path) -> None:
     if file in _held:
         return
     try:
-        descriptor = _opened(file)
+        _held[file] = take_lock(file)
     except OSError as error:
         log.error("nothing keeps other processes from the NPU: %s: %s; see systemd/edge_app.tmpfiles", file, error)
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = holder_of(descriptor)
-        os.close(descriptor)
+    except HeldError as error:
         raise RuntimeFault(
             "another process uses the NPU",
             where=str(file),
             wanted="one process for all lines of a board: two of them make each other late",
-            got=holder,
+            got=str(error),
             remedy="name all pipelines in one process (--pipeline A --pipeline B, or a folder), or end the other one;"
             " or set runtime.provider: cpu",
         ) from error
-    _held[file] = descriptor
 
 
-def _opened(file: Path) -> int:
+def keep_npu() -> None:
+    """Called now and then: a lock file that was deleted under its holder would let a second process in."""
+    for file, descriptor in list(_held.items()):
+        if _is_at(file, descriptor) or file in _told:
+            continue
+        try:
+            _held[file] = take_lock(file)
+        except (OSError, HeldError) as error:
+            _told.add(file)
+            log.error("%s was taken away, and nothing keeps other processes from the NPU any more: %s", file, error)
+            continue
+        os.close(descriptor)
+        log.error("%s was taken away while this process held it; it is made again: leave it alone", file)
+
+
+def _is_at(file: Path, descriptor: int) -> bool:
     try:
-        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)  # enough for flock(2), and the service may not write there
-    except FileNotFoundError:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.chmod(descriptor, 0o644)  # whatever the umask: other users must be able to see that it is held
-        return descriptor
-
-
-def holder_of(descriptor: int) -> str:
-    """Who holds the lock on an open file, as `pid N (command line)`."""
-    status = os.fstat(descriptor)
-    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    try:
-        for line in LOCKS.read_text(encoding="ascii").splitlines():
-            fields = line.split()
-            if "FLOCK" in fields and "->" not in fields and fields[5] == wanted:
-                return f"pid {fields[4]} ({_command_of(fields[4])})"
-    except (OSError, IndexError):
-        pass
-    return "a process that can't be seen from here"
-
-
-def _command_of(pid: str) -> str:
-    try:
-        words = Path("/proc", pid, "cmdline").read_bytes().decode(errors="replace").split("\0")
+        return os.path.samestat(os.stat(file), os.fstat(descriptor))
     except OSError:
-        return "its command line can't be read"
-    return " ".join(words).strip()[:200] or "no command line"
+        return False

@@ -15,6 +15,7 @@ from edge_app.commands.report import people, print_json, print_table
 from edge_app.config.lines import load_lines
 from edge_app.errors import ExitCode
 from edge_app.logs import LogFormat, start_logging
+from edge_app.npu_lock import keep_npu
 from edge_app.service import ServiceManager
 from edge_app.signals import on_signals, was_interrupted
 from edge_app.summary import Summary
@@ -63,7 +64,7 @@ def follow(board: Board, manager: ServiceManager) -> None:
     if not sys.stderr.isatty():
         told_after_s = 0.0
         while not board.wait(LOOK_EVERY_S):
-            manager.tell(board.status)
+            look_after(board, manager)
             told_after_s += LOOK_EVERY_S
             if told_after_s >= LOG_EVERY_S:
                 told_after_s = 0.0
@@ -75,8 +76,14 @@ def follow(board: Board, manager: ServiceManager) -> None:
 
     with Live(console=people(), refresh_per_second=8, transient=True) as live:
         while not board.wait(STATUS_EVERY_S):
-            manager.tell(board.status)
+            look_after(board, manager)
             live.update(Text("\n".join(status_lines(board))))
+
+
+def look_after(board: Board, manager: ServiceManager) -> None:
+    """What is to be done again and again."""
+    manager.tell(board.status)
+    keep_npu()
 
 
 def status_lines(board: Board) -> list[str]:

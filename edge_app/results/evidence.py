@@ -24,6 +24,8 @@ import cv2
 
 from edge_app import clock, threads
 from edge_app.config.results import Evidence as EvidenceSection
+from edge_app.errors import BusError
+from edge_app.file_lock import HeldError, take_lock
 from edge_app.frame import Frame
 from edge_app.results.commands import Code, Deferred, RefusedError, Reply, Request
 from edge_app.results.journal_file import is_damage, places, set_aside
@@ -90,6 +92,7 @@ class Evidence:
         self._pending: set[int] = set()
         self._room_wanted = threading.Event()
         self._thread = threads.daemon(self._run, "evidence")
+        self._lock_fd: int | None = None
         self._connection: sqlite3.Connection | None = None
         self._places: list[tuple[int, int] | None] = []
         self._failing = False
@@ -100,7 +103,24 @@ class Evidence:
         self.dropped = 0
 
     def start(self) -> None:
-        """Starts the writer."""
+        """Starts the writer.
+
+        Raises:
+            BusError: another process keeps pictures here.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = take_lock(self.folder)
+        except HeldError as error:
+            raise BusError(
+                "another node keeps its pictures in this folder: each would delete the other's",
+                where="results.evidence.path",
+                wanted="a folder for each node",
+                got=f"{error} has {self.folder}",
+                remedy="stop it, or give each node a folder of its own",
+            ) from error
+        except OSError as error:  # the writer tells it, should it need to write there
+            log.warning("evidence: can't lock %s: %s", self.folder, error.strerror)
         self._thread.start()
 
     def close(self, timeout_s: float) -> None:
@@ -108,6 +128,9 @@ class Evidence:
         self._queue.put(None)
         if self._thread.is_alive():  # it may never have been started
             self._thread.join(timeout_s)
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
 
     # -- the line's side --------------------------------------------------------------------------------------------
 

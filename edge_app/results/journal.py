@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import sqlite3
@@ -10,10 +9,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from edge_app import clock, threads
 from edge_app.config.results import Journal as JournalSection
 from edge_app.errors import BusError, EdgeAppError
+from edge_app.file_lock import HeldError, take_lock
 from edge_app.results import journal_file as jf
 from edge_app.results.identity import NodeIdentity
 from edge_app.results.record import Record
@@ -108,13 +109,13 @@ class Journal:
     def _take_lock(self) -> None:
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self._lock_fd = os.open(f"{self.file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            self._lock_fd = take_lock(Path(f"{self.file}.lock"))
+        except HeldError as error:
             raise BusError(
                 "another node writes to this journal",
                 where="results.journal.path",
-                got=str(self.file),
+                wanted="one node for each journal",
+                got=f"{error} has {self.file}",
                 remedy="stop it, or give each node a journal of its own",
             ) from error
         except OSError as error:  # a read-only disk: nobody else can write there either

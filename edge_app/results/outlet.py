@@ -123,7 +123,7 @@ class Outlet:
         """Opens journal and wire; the epoch is on the disk before the first result.
 
         Raises:
-            BusError: a port is in use, the wire's locks do not hold, or another node writes the journal.
+            BusError: a port is in use, the wire's locks do not hold, or another node has the journal or the pictures.
             ConfigError: an endpoint is bad, or may not be bound.
         """
         for key, endpoint in (("publish", self._config.publish), ("commands", self._config.commands)):
@@ -138,16 +138,18 @@ class Outlet:
         if self._bus is not None:
             self._bus.sockets.open()
         try:
+            if self._evidence is not None:
+                self._evidence.start()
             if self._journal is not None:
                 self._journal.start()
         except BusError:
+            if self._evidence is not None:
+                self._evidence.close(EVIDENCE_TIMEOUT_S)
             if self._bus is not None:
                 self._bus.sockets.close()
             raise
         self._archive.start()
         self._works.start()
-        if self._evidence is not None:
-            self._evidence.start()
         if self._bus is not None:
             self._bus.start()
             self._prove_locks(self._bus)

@@ -304,3 +304,14 @@ def test_a_second_node_on_the_same_journal_or_port_does_not_start(tmp_path: Path
                          for c in twin._command]  # fmt: skip
         with pytest.raises(RuntimeError, match="the port is in use"):
             twin.start()
+
+
+def test_two_nodes_never_keep_pictures_in_one_folder(tmp_path: Path) -> None:
+    """Each deleted the other's oldest for its own quota, and at its start what the other was writing."""
+    evidence = {"path": tmp_path / "evidence", "free_mib": 0}
+    with NodeProcess({"evidence": evidence}) as first:
+        with pytest.raises(RuntimeError, match="another node keeps its pictures in this folder") as refused:
+            NodeProcess({"journal": {"path": tmp_path / "second.db"}, "evidence": evidence}).start()
+        assert f"pid {first.pid} (" in str(refused.value)
+        first.kill()
+        first.start()  # a lock that outlived its holder would keep the line down

@@ -1,11 +1,11 @@
 """Run a pipeline for a while with everything going wrong around it, and say what that did to it.
 
-The line runs as a process of its own, on pictures of the built-in line, with ports, journal and thermal zones made for
-the soak, and without the pipeline's keys and evidence. A round of 150 s has one of each: pictures cut in the middle, a
+The line runs as a process of its own, on pictures of the built-in line (one whose camera is a drawn mirror keeps it),
+with ports, journal and thermal zones made for the soak, and without the pipeline's keys and evidence. A round of 150 s has one of each: pictures cut in the middle, a
 subscriber that stops reading, a full disk for the journal (as root), SIGHUP, with --step-clock steps of the clock, at
 last a board that heats up; the rest of a round is for the board to cool, and for parts. A pipeline without a deadline
 gets one of 2 s. A client counts what comes. Exit code 1: a result was lost, the line died, or it holds more and more
-memory or handles.
+memory or handles. Of a line that decides over many frames, `inspected` are frames, not results.
 
 examples:
   edge_app soak --pipeline pipelines/defect.yaml --minutes 20
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from edge_app.bench.start import stopped, write_picture
 from edge_app.client import Line, Start
 from edge_app.commands.arguments import above_zero, add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.config.camera import MirrorCamera
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ConfigError, ExitCode, RuntimeFault
 from edge_app.memory import resident_mb
@@ -44,6 +46,8 @@ ROUND_S = 150.0
 """From the first trouble to the first again. After a heat the scheduler stays careful for a minute."""
 DEADLINE_MS = 2000.0
 SAMPLE_S = 1.0
+VISITS_A_MINUTE = 60
+"""More than ever come before a drawn mirror."""
 MOST_SLOPE_MB = 1.0
 """A minute, over the second half of a run; judged from LONG_S on: before, caches still fill."""
 MOST_HANDLES = 8
@@ -81,6 +85,8 @@ class Soak:
     troubles: dict[str, int] = field(default_factory=dict)
     verdicts: dict[str, int] = field(default_factory=dict)
     hot: bool = False
+    drawn: bool = False
+    """The line draws what it sees: there is no picture to cut."""
     faketime: Path | None = None
     """The library that steps the line's clock; None: it is left alone."""
     got: int = 0
@@ -160,8 +166,7 @@ def soaked(soak: Soak, args: argparse.Namespace, on_disk: bool) -> tuple[int, Ma
 def command(soak: Soak, args: argparse.Namespace) -> list[str]:
     """The line, with everything around it replaced."""
     settings = (
-        "camera.type=folder", f"camera.path={soak.folder / 'pictures'}", "camera.loop=true",
-        f"camera.rate_fps={args.rate}", f"results.publish={soak.publish}", f"results.commands={soak.commands}",
+        *camera(soak, args), f"results.publish={soak.publish}", f"results.commands={soak.commands}",
         "results.security.key=null", "results.security.clients=null", "results.evidence.path=null",
         f"results.journal.path={soak.folder / 'state' / 'results.db'}", "update.store=null", "monitor.http=null",
         "limits.trigger=camera",
@@ -172,6 +177,15 @@ def command(soak: Soak, args: argparse.Namespace) -> list[str]:
     load_pipeline(args.pipeline, settings)  # what is wrong with it is told here, not by the line's log
     words = [word for setting in settings for word in ("--set", setting)]
     return [sys.executable, "-P", "-m", "edge_app", "--pipeline", str(args.pipeline), "--json", *words]
+
+
+def camera(soak: Soak, args: argparse.Namespace) -> tuple[str, ...]:
+    """Settings for what the line sees. Before a mirror a part would be nobody: one that is drawn draws on."""
+    soak.drawn = isinstance(load_pipeline(args.pipeline, args.overrides).camera, MirrorCamera)
+    if soak.drawn:
+        return (f"camera.visits={VISITS_A_MINUTE * math.ceil(args.minutes + START_S / 60)}",)
+    pictures = f"camera.path={soak.folder / 'pictures'}"
+    return "camera.type=folder", pictures, "camera.loop=true", f"camera.rate_fps={args.rate}"
 
 
 def deadline(file: Path, overrides: list[str]) -> tuple[str, ...]:
@@ -204,7 +218,8 @@ def chaos(soak: Soak, on_disk: bool) -> Iterator[float]:
 
 def troubles(soak: Soak, on_disk: bool) -> Iterator[tuple[str, AbstractContextManager[object]]]:
     """Those of a round: names, and what makes each begin and end."""
-    yield "picture cut", cut_picture(soak.folder / "pictures" / "part.png")
+    if not soak.drawn:
+        yield "picture cut", cut_picture(soak.folder / "pictures" / "part.png")
     yield "subscriber stalls", Line(soak.publish, soak.commands)  # subscribed, and never read
     if on_disk:
         yield "disk full", full_disk(soak.folder / "state" / "filler")
@@ -321,11 +336,13 @@ def report(soak: Soak, code: int, summary: Mapping[str, Any]) -> dict[str, Any]:
     grown = {name: seen[-1] - min(seen) for name, seen in (("handles", handles), ("threads", threads)) if seen}
     lost = summary.get("lost")
     inspected = sum(soak.verdicts.get(reason, 0) for reason in ("OK", "DEFECT", "MARGINAL"))
+    if (effort := summary.get("effort")) is not None:  # a decision is made of many frames
+        inspected = effort["inferences"]
     failed = [
         *([f"the line's exit code is {code}"] if code != 0 else []),
         *([f"{lost} triggers without a result"] if lost != 0 else []),
         *([f"{soak.lost} results did not reach the client"] if soak.lost else []),
-        *(["no part was inspected"] if inspected == 0 else []),
+        *([f"no {'part' if effort is None else 'frame'} was inspected"] if inspected == 0 else []),
         *([f"memory grows by {memory_slope:.2f} MB a minute"] if leaks else []),
         *(f"{more} more {name} at the end" for name, more in grown.items() if more > MOST_HANDLES),
     ]

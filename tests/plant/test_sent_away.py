@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from wire_samples import until
@@ -39,11 +40,23 @@ def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
 
 def test_a_line_that_decides_but_once_is_followed() -> None:
     """Its one result may leave before the soak's client has subscribed: nothing would come for five minutes."""
-    garment, nothing = PIPELINE.with_name("garment.yaml"), ("--set", "runtime.provider=null")
-    words = ["soak", "--pipeline", str(garment), *nothing, "--minutes", "0.02", "--json"]
-    soak = subprocess.run([sys.executable, "-P", "-m", "edge_app", *words], capture_output=True, timeout=200)
-    document = json.loads(soak.stdout)
+    document = soaked("camera.type=folder", "camera.path=.")
     assert (document["results"] > 0, document["lost on the way"], document["exit code"]) == (True, 0, 0)
+
+
+def test_a_line_that_decides_over_frames_is_judged_by_those_it_inspected() -> None:
+    """None of its results is a part that was inspected."""
+    document = soaked()
+    assert (document["ok"], document["failed"], document["exit code"]) == (True, [], 0)
+    assert document["inspected"] > 0
+    assert "picture cut" not in document["troubles"]  # its camera draws
+
+
+def soaked(*settings: str) -> dict[str, Any]:
+    words = ["soak", "--pipeline", str(PIPELINE.with_name("garment.yaml")), "--minutes", "0.02", "--json"]
+    words += [word for setting in ("runtime.provider=null", *settings) for word in ("--set", setting)]
+    soak = subprocess.run([sys.executable, "-P", "-m", "edge_app", *words], capture_output=True, timeout=200)
+    return dict(json.loads(soak.stdout))
 
 
 def test_ctrl_c_ends_a_bench_and_its_subscribers_without_a_word() -> None:

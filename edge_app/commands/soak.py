@@ -1,11 +1,12 @@
 """Run a pipeline for a while with everything going wrong around it, and say what that did to it.
 
 The line runs as a process of its own, on pictures of the built-in line (one whose camera is a drawn mirror keeps it),
-with ports, journal and thermal zones made for the soak, and without the pipeline's keys and evidence. A round of 150 s has one of each: pictures cut in the middle, a
-subscriber that stops reading, a full disk for the journal (as root), SIGHUP, with --step-clock steps of the clock, at
-last a board that heats up; the rest of a round is for the board to cool, and for parts. A pipeline without a deadline
-gets one of 2 s. A client counts what comes. Exit code 1: a result was lost, the line died, or it holds more and more
-memory or handles. Of a line that decides over many frames, `inspected` are frames, not results.
+with ports, journal and thermal zones made for the soak, and without the pipeline's keys and evidence. A round of 150 s
+has one of each: pictures cut in the middle, a subscriber that stops reading, a full disk for the journal (as root),
+SIGHUP, with --step-clock steps of the clock, at last a board that heats up; the rest of a round is for the board to
+cool, and for parts. A pipeline without a deadline gets one of 2 s. A client counts what comes; of a line that decides
+over many frames, `inspected` are frames. Exit code 1: a result was lost, the line died, or it holds more and more
+memory or handles.
 
 examples:
   edge_app soak --pipeline pipelines/defect.yaml --minutes 20

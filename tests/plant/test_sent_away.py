@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from wire_samples import until
 
+from edge_app.bench.start import write_picture
+
 PIPELINE = Path(__file__).parents[2] / "pipelines" / "defect.yaml"
 
 
@@ -38,9 +40,10 @@ def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_that_decides_but_once_is_followed() -> None:
+def test_a_line_that_decides_but_once_is_followed(tmp_path: Path) -> None:
     """Its one result may leave before the soak's client has subscribed: nothing would come for five minutes."""
-    document = soaked("camera.type=folder", "camera.path=.")
+    write_picture(tmp_path)
+    document = soaked("camera.type=folder", f"camera.path={tmp_path}", "camera.loop=true", "camera.rate_fps=2")
     assert (document["results"] > 0, document["lost on the way"], document["exit code"]) == (True, 0, 0)
 
 

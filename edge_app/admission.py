@@ -70,6 +70,8 @@ class Admission:
         self._triggers: deque[SoftwareTrigger] = deque()
         self._triggered = threading.Condition()
         self._last_trigger_id = 0
+        self._waits = False
+        """A trigger waits for its picture now: it will see a lost camera come back."""
 
     @property
     def by_command(self) -> bool:
@@ -233,6 +235,9 @@ class Admission:
             self._timer.watch(ticket)
 
     def _refused_at_once(self) -> Judgement | None:
+        trouble = self._camera.trouble
+        if trouble is not None and self._waits:
+            return Judgement(Reason.CAMERA_LOST, trouble)
         waiting = len(self._triggers)
         if waiting >= MOST_TRIGGERS_WAITING:
             return Judgement(Reason.OVERRUN, f"{waiting} triggers were waiting for a picture")
@@ -243,17 +248,22 @@ class Admission:
             with self._triggered:
                 self._triggered.wait_for(lambda: self._triggers, POLL_S)
                 trigger = self._triggers.popleft() if self._triggers else None
-            if trigger is not None and not self._take(trigger):
+            if trigger is None or (self._camera.live and trigger.ticket.sealed):
+                continue  # a live picture now would be of another part, and the triggers behind would wait for it too
+            if not self._take(trigger):
                 return
 
     def _take(self, trigger: SoftwareTrigger) -> bool:
         """Takes the picture of one trigger; False at the end of the source."""
         ticket = trigger.ticket
         try:
+            self._waits = True
             frame = self._picture_after(trigger.at_mono_us)
         except Exception as error:
             self._sealer.seal(ticket, Judgement(Reason.CAMERA_LOST, f"{type(error).__name__}: {error}"))
             raise
+        finally:
+            self._waits = False
         if frame is None:
             self._sealer.seal(ticket, Judgement(Reason.CAMERA_LOST, "the source has ended"))
             return False

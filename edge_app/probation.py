@@ -27,9 +27,10 @@ class Punctuality:
     def __init__(self) -> None:
         self._late: deque[bool] = deque(maxlen=RECENT)
 
-    def saw(self, judgement: Judgement) -> None:
+    def saw(self, ticket: Ticket, judgement: Judgement) -> None:
         """One sealed result."""
-        self._late.append(judgement.reason in NOT_IN_TIME)
+        if ticket.has_picture:
+            self._late.append(judgement.reason in NOT_IN_TIME)
 
     @property
     def share(self) -> float:
@@ -43,8 +44,8 @@ class Probation:
 
     Too many are `most_late` more than the line had before: a hot board, or a camera that is too quick, is not the new
     model's fault. What the line had before varies by chance (binomially), so that much is allowed for too. What the
-    model did not look at (BAD_IMAGE, NO_PART, a lost camera) counts for nothing. A frame that another of the model's
-    plans had to rescue counts as a fault, whatever its verdict.
+    model did not look at (BAD_IMAGE, NO_PART, a lost camera, a trigger whose picture never came) counts for nothing. A
+    frame that another of the model's plans had to rescue counts as a fault, whatever its verdict.
     """
 
     def __init__(self, model: ModelIdentity, frames: int, most_late: int, late_before: float = 0.0) -> None:
@@ -60,7 +61,7 @@ class Probation:
 
     def saw(self, ticket: Ticket, judgement: Judgement) -> None:
         """One sealed result; see Sealer.saw."""
-        if ticket.model is not self._model or self.over.is_set():
+        if ticket.model is not self._model or self.over.is_set() or not ticket.has_picture:
             return
         if judgement.reason in BROKEN or ticket.tried:
             tried = f"plan {', '.join(ticket.tried)} failed; " if ticket.tried else ""

@@ -69,6 +69,11 @@ class Ticket:
     model: ModelIdentity | None = None
     """That inspects it; None: the node's."""
 
+    @property
+    def has_picture(self) -> bool:
+        """Whether its frame has come; a software trigger may wait for it in vain."""
+        return self.frame_id != 0
+
     def time_left_us(self) -> int | None:
         """Microseconds to the deadline, negative when it is past; None without one."""
         return None if self.deadline_mono_us is None else self.deadline_mono_us - monotonic_us()
@@ -330,4 +335,5 @@ class DeadlineTimer:
                     return
                 ticket = heapq.heappop(self._tickets)[2]
             if not ticket.sealed:
-                self._sealer.seal(ticket, Judgement(Reason.LATE, "no verdict by the deadline"))
+                what = "no verdict by the deadline" if ticket.has_picture else "no picture came by the deadline"
+                self._sealer.seal(ticket, Judgement(Reason.LATE, what))

@@ -140,7 +140,7 @@ class Updates:
         """Every result of the line; see Sealer.saw."""
         probation = self._probation
         if probation is None:
-            self._punctuality.saw(judgement)
+            self._punctuality.saw(ticket, judgement)
         else:
             probation.saw(ticket, judgement)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from line_bench import BAD, GOOD, PATIENCE_S, Bench, Kept, assert_sealed_once, governor, run
+from wire_samples import until
 
 from edge_app.config.runtime import Limits
 from edge_app.detections import Detections
@@ -181,6 +183,48 @@ def test_a_trigger_whose_picture_can_not_be_taken_has_its_result(bench: Bench) -
         1: Reason.OK, 2: Reason.CAMERA_LOST, 3: Reason.NOT_RUNNING,
     }  # fmt: skip
     assert_sealed_once(line, kept)
+
+
+def test_triggers_of_an_outage_take_no_picture_from_those_after_it(bench: Bench) -> None:
+    """Each took one once the camera was back: with as many triggers as pictures the line stayed late for ever."""
+    kept, asked = Kept(), threading.Event()
+    shown = iter([kept.after(9), GOOD, asked.wait, GOOD, kept.after(10), GOOD])
+    line, _ = bench.line(shown, limits=BY_TRIGGER, kept=kept)
+    line._camera.live = True  # type: ignore[misc]
+    line.start()
+    for number in range(1, 10):
+        line.admission.trigger(number, None, 1000)
+    until(lambda: len(kept.results) == 9)
+    until(lambda: not line.admission._triggers)
+    line.admission.trigger(10, None, None)
+    asked.set()
+    until(lambda: len(kept.results) == 10)
+    found = {one.trigger_id: (one.reason, one.detail) for one in kept.results}
+    assert found[10][0] is Reason.OK
+    assert {found[number] for number in range(1, 10)} == {(Reason.LATE, "no picture came by the deadline")}
+    line.stop()
+    line.wait(PATIENCE_S)
+
+
+def test_triggers_while_the_camera_is_lost_say_so_until_it_is_back(bench: Bench) -> None:
+    back = threading.Event()
+    line, kept = bench.line(iter([GOOD, FrameStatus.LOST, back.wait, GOOD, GOOD]), limits=BY_TRIGGER)
+    line.start()
+    for number in (1, 2, 3):  # the third sees it come back
+        line.admission.trigger(number, None, None)
+    until(lambda: len(kept.results) == 2 and line.admission._waits)
+    line._camera.trouble = "no frame comes"  # type: ignore[misc, assignment]
+    for number in (4, 5):
+        line.admission.trigger(number, None, None)
+    line._camera.trouble = None
+    line.admission.trigger(6, None, None)
+    back.set()
+    until(lambda: len(kept.results) == 6)
+    found = {one.trigger_id: (one.reason, one.detail) for one in kept.results}
+    assert found[4] == found[5] == (Reason.CAMERA_LOST, "no frame comes")
+    assert [found[number][0] for number in (1, 2, 3, 6)] == [Reason.OK, Reason.CAMERA_LOST, Reason.OK, Reason.OK]
+    line.stop()
+    line.wait(PATIENCE_S)
 
 
 # -- the outlet -------------------------------------------------------------------------------------------------------

@@ -54,6 +54,16 @@ def test_frames_that_it_did_not_see_and_those_of_the_old_model_count_for_nothing
     assert (made.over.is_set(), made.inspected, made.late) == (False, 0, 0)
 
 
+def test_triggers_whose_picture_never_came_are_not_the_models_fault() -> None:
+    """Software triggers of a camera that stalls are LATE: they sent a good model back."""
+    made, before = Probation(NEW, 1, 0), Punctuality()
+    waiting = Ticket(1, 0, None, 0, 0, None, PLACEMENT, model=NEW)
+    for _ in range(30):
+        made.saw(waiting, Judgement(Reason.LATE))
+        before.saw(waiting, Judgement(Reason.LATE))
+    assert (made.over.is_set(), made.late, before.share) == (False, 0, 0.0)
+
+
 def test_a_line_that_was_late_before_may_be_late_as_often_after() -> None:
     """On a hot board at rate 0.7 three of ten parts are OVERLOAD, whatever model inspects the others."""
     pattern = [Reason.OVERLOAD, Reason.OK, Reason.OK, Reason.OVERLOAD, Reason.OK, Reason.OK, Reason.OVERLOAD] + [
@@ -61,7 +71,7 @@ def test_a_line_that_was_late_before_may_be_late_as_often_after() -> None:
     ] * 3
     before = Punctuality()
     for reason in pattern * 4:
-        before.saw(Judgement(reason))
+        before.saw(ticket(), Judgement(reason))
     assert before.share == pytest.approx(0.3)
     made = Probation(NEW, 100, 2, before.share)
     for reason in pattern * 15:
@@ -77,5 +87,5 @@ def test_a_line_that_was_late_before_may_be_late_as_often_after() -> None:
 def test_a_line_that_has_hardly_begun_says_nothing_about_its_punctuality() -> None:
     begun = Punctuality()
     for _ in range(10):
-        begun.saw(Judgement(Reason.LATE))
+        begun.saw(ticket(), Judgement(Reason.LATE))
     assert begun.share == 0.0

@@ -1,4 +1,4 @@
-"""The frame loop: camera -> admission -> guard and preprocess -> inference -> decode and judge -> seal.
+"""The frame loop: camera -> admission -> guard -> preprocess -> inference -> decode and judge -> seal.
 
 Stages run side by side on threads and hand each other slots out of a fixed pool. Every trigger that comes in is
 sealed exactly once, whatever happens to it on the way.
@@ -70,11 +70,12 @@ class Line:
             gate=gate or NpuGate(), line=name,
         )  # fmt: skip
         self._free: queue.LifoQueue[Slot] = queue.LifoQueue()  # last in, first out: its buffers are still in the caches
+        self._to_guard: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         in_force = InForce(inspection, fit(engines, placer, limits.slots, model))
         self.admission = Admission(
-            camera, in_force, self.sealer, self._timer, limits, self._free, self._to_preprocess.put, self._let_go
+            camera, in_force, self.sealer, self._timer, limits, self._free, self._to_guard.put, self._let_go
         )
         self.admission.max_frames = max_frames
         self.admission.camera_lost = self._camera_lost
@@ -87,10 +88,8 @@ class Line:
         self._bugs_told: set[tuple[str, type[Exception]]] = set()
         self.mode = Mode.STARTING
         self._mode_lock = threading.Lock()
-        self._threads = [
-            threads.daemon(work, stage)
-            for stage, work in (("camera", self._capture), ("preprocess", self._preprocess), ("judge", self._judge))
-        ]
+        stages = {"camera": self._capture, "guard": self._guard, "preprocess": self._preprocess, "judge": self._judge}
+        self._threads = [threads.daemon(work, stage) for stage, work in stages.items()]
         self._slots = [Slot(number) for number in range(limits.slots)]
         for slot in self._slots:
             self._free.put(slot)
@@ -187,18 +186,38 @@ class Line:
         try:
             self.admission.run(self._stopping, self._end_with)
         finally:
-            self._to_preprocess.put(None)
+            self._to_guard.put(None)
 
     def _camera_lost(self, lost: bool, note: str) -> None:
         remedy = "check the camera's power, cable and network; the node goes on trying to reconnect"
         self._set_alarm("CAMERA_LOST", lost, note, remedy)
+
+    # -- guard ------------------------------------------------------------------------------------------------------
+
+    def _guard(self) -> None:
+        try:
+            while (slot := self._to_guard.get()) is not None:
+                self._safely("guard", slot, self._guard_one)
+        finally:
+            self._to_preprocess.put(None)
+
+    def _guard_one(self, slot: Slot) -> None:
+        ticket, frame = _held(slot)
+        start = monotonic_us()
+        ticket.stage_us["wait"] = start - ticket.t_capture_mono_us
+        finding = _inspection_of(slot).guard(frame)
+        ticket.stage_us["guard"] = monotonic_us() - start
+        if finding is None:
+            self._to_preprocess.put(slot)
+        else:
+            self._finish(slot, finding)
 
     # -- preprocess -------------------------------------------------------------------------------------------------
 
     def _preprocess(self) -> None:
         try:
             while (slot := self._to_preprocess.get()) is not None:
-                self._guarded("preprocess", slot, self._preprocess_one)
+                self._safely("preprocess", slot, self._preprocess_one)
             self._drain()
             self._inference.stop()
         finally:
@@ -215,13 +234,8 @@ class Line:
             time.sleep(0.002)
 
     def _preprocess_one(self, slot: Slot) -> None:
-        ticket, frame = _held(slot)
+        ticket, _ = _held(slot)
         start = monotonic_us()
-        ticket.stage_us["wait"] = start - ticket.t_capture_mono_us
-        finding = _inspection_of(slot).guard(frame)
-        if finding is not None:
-            self._finish(slot, finding)
-            return
         try:
             fill(slot, ticket.placement.plan)
         except FrameMisfit as error:
@@ -235,7 +249,7 @@ class Line:
     def _judge(self) -> None:
         try:
             while (slot := self._to_judge.get()) is not None:
-                self._guarded("judge", slot, self._judge_one)
+                self._safely("judge", slot, self._judge_one)
             self._seal_the_rest()
         except Exception as error:
             log.critical("not every trigger could be sealed", exc_info=True)
@@ -278,7 +292,7 @@ class Line:
 
     # -- the end of a frame -----------------------------------------------------------------------------------------
 
-    def _guarded(self, stage: str, slot: Slot, work: Callable[[Slot], None]) -> None:
+    def _safely(self, stage: str, slot: Slot, work: Callable[[Slot], None]) -> None:
         """A stage never dies of one frame."""
         ticket = slot.ticket
         try:

@@ -315,7 +315,7 @@ def _while_all_work(done: Callable[[], Sequence[int]], runs: int) -> Speed:
 
 def sum_of_stages_us(received: Sequence[Received]) -> float:
     """Medians of the stages, added up: what a frame needs that waits for nobody."""
-    stages = ("preprocess", "infer", "decode")
+    stages = ("guard", "preprocess", "infer", "decode")
     whole = [one.stage_us for one in received if all(stage in one.stage_us for stage in stages)]
     return sum(median([stage_us[stage] for stage_us in whole]) for stage in stages)
 

@@ -14,7 +14,7 @@ MINUTE_US = 60_000_000
 RECENT = 12
 LATEST = 24
 BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-STAGES = ("wait", "preprocess", "infer", "decode")
+STAGES = ("wait", "guard", "preprocess", "infer", "decode")
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ def test_good_and_bad_parts(bench: Bench) -> None:
     assert [state[0] for state in kept.states] == [Mode.READY, Mode.RUNNING]
     defect = next(one for one in kept.results if one.reason is Reason.DEFECT).defects[0]
     assert defect.label == "bright"
-    assert set(kept.results[0].stage_us) == {"wait", "preprocess", "infer", "decode"}
+    assert set(kept.results[0].stage_us) == {"wait", "guard", "preprocess", "infer", "decode"}
 
 
 def test_every_bad_status_has_its_reason(bench: Bench) -> None:

@@ -88,4 +88,4 @@ def test_stages_have_histograms_of_their_own() -> None:
     history.add([sealed(1, took_us=3000), sealed(2, took_us=8000)], 0)
     assert history.latency.sum_us == 11_000
     assert history.stages["infer"].sum_us == 5500
-    assert set(history.stages) == {"wait", "preprocess", "infer", "decode"}
+    assert set(history.stages) == {"wait", "guard", "preprocess", "infer", "decode"}

@@ -134,7 +134,7 @@ def test_zones_that_nobody_reads_any_more_are_not_shown_as_live(
 
 def test_histograms_hold_every_frame(view: View) -> None:
     samples, _ = scrape(view)
-    for stage in ("wait", "preprocess", "infer", "decode"):
+    for stage in ("wait", "guard", "preprocess", "infer", "decode"):
         assert value(samples, "edge_app_stage_seconds_count", stage=stage) == 30
         assert value(samples, "edge_app_stage_seconds_bucket", stage=stage, le="+Inf") == 30
     assert value(samples, "edge_app_latency_seconds_count") == 30

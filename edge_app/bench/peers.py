@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,8 @@ def optional(name: str) -> Any | None:
 
 
 def one_thread() -> None:
-    """Every library that is compared works on one thread, as the kernels do."""
+    """Every library that is compared works on one thread, as the kernels do. To be called before any of them works."""
+    os.environ["RAYON_NUM_THREADS"] = "1"  # kornia-rs, edgefirst: their pools are made at the first use
     cv2.setNumThreads(1)
     torch = optional("torch")
     if torch is not None:

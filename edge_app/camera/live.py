@@ -25,6 +25,12 @@ FIRST_BACK_OFF_S = 0.25
 LONGEST_HOLE_S = 5.0
 """A larger step of the time stamps is a clock that was set, not frames that were lost."""
 OLDEST_STAMP_US = 1_000_000
+HELD_UP_US = 100_000
+"""Less is a network's jitter."""
+STALL = 3
+"""Times the usual pause between two frames: from there on the stream stood still."""
+CATCHES_UP_US = 5_000_000
+"""A stream is live again after that, whatever its time stamps say: some cameras' are not worth more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +229,7 @@ class VideoLink:
 
     def __init__(self, capture: Capture, section: VideoCamera) -> None:
         self._capture, self._device = capture, is_device(section.path)
-        self._stamps = Stamps(section.rate_fps)
+        self._stamps, self._network = Stamps(section.rate_fps), Network()
 
     def next(self) -> Arrival | None:
         """See Link."""
@@ -237,10 +243,44 @@ class VideoLink:
         self._capture.release()
 
     def _captured_at(self) -> int:
-        """V4L2 stamps frames on the monotonic clock when they are exposed; others count from their arrival."""
+        """V4L2 stamps frames on the monotonic clock when they are exposed; others count from their arrival.
+
+        Those that a stalled network held up are older than that: the picture of a part would be of the one before it.
+        """
         now_us = monotonic_us()
         stamp_us = round(self._capture.position_ms * 1000)
-        return stamp_us if self._device and 0 <= now_us - stamp_us <= OLDEST_STAMP_US else now_us
+        if self._device:
+            return stamp_us if 0 <= now_us - stamp_us <= OLDEST_STAMP_US else now_us
+        return now_us - self._network.held_up_us(now_us, stamp_us)
+
+
+class Network:
+    """What a stream's time stamps say about its way here: after a stall, frames that waited come all at once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None
+        """Arrival and time stamp of the last frame."""
+        self._usual_us = 0
+        self._held_us = self._stalled_us = 0
+
+    def held_up_us(self, now_us: int, stamp_us: int) -> int:
+        """How much later than usual a frame came; 0 of one that is live, or where time stamps say nothing."""
+        last, self._last = self._last, (now_us, stamp_us)
+        if last is None or stamp_us <= last[1]:
+            self._held_us = 0
+            return 0
+        pause_us = now_us - last[0]
+        late_us = pause_us - (stamp_us - last[1])
+        if pause_us >= HELD_UP_US and 0 < STALL * self._usual_us < pause_us:
+            self._held_us += late_us
+            self._stalled_us = now_us
+        elif self._held_us:
+            self._held_us += late_us  # less with each frame of the burst
+        else:
+            self._usual_us = pause_us
+        if self._held_us < HELD_UP_US or now_us - self._stalled_us > CATCHES_UP_US:
+            self._held_us = 0
+        return self._held_us
 
 
 class Stamps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 from edge_app.camera import open_camera
 from edge_app.camera.base import Camera
+from edge_app.clock import monotonic_us
 from edge_app.config.camera import VideoCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus
@@ -138,6 +140,52 @@ def test_a_stalled_stream_is_lost_and_a_stop_does_not_wait_for_it(port: int, ser
     assert got == [None]
     source.close()
     server.send_signal(signal.SIGCONT)
+
+
+class Stalling:
+    """A network between camera and line that can stand still: what it holds up comes all at once."""
+
+    def __init__(self, to_port: int) -> None:
+        self.flows = threading.Event()
+        self.flows.set()
+        self._to = "127.0.0.1", to_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, server = self._listener.accept()[0], socket.create_connection(self._to)
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError), source, target:
+            while data := source.recv(1 << 16):
+                self.flows.wait()
+                target.sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_what_a_stalled_network_held_up_is_not_taken_for_new(port: int, serve: Serve) -> None:
+    """A trigger during the stall got the picture of the part before: a bad part could pass by it."""
+    serve()
+    network = Stalling(port)
+    source = camera(network.port)
+    read_until(source, lambda frame: frame.frame_id > 20)
+    network.flows.clear()
+    threading.Event().wait(0.1)
+    stalled_us = monotonic_us()
+    threading.Event().wait(0.5)
+    released_us = monotonic_us()
+    network.flows.set()
+    got = read_until(source, lambda frame: frame.t_capture_mono_us >= released_us)
+    assert any(stalled_us < frame.t_capture_mono_us < released_us for frame in got)
+    source.close()
+    network.close()
 
 
 def test_the_same_picture_again_and_again_is_stale(port: int, serve: Serve) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from edge_app.camera import open_camera
 from edge_app.camera.base import PixelPool
-from edge_app.camera.live import LastPicture, Stamps, equal, silence_ms
+from edge_app.camera.live import LastPicture, Network, Stamps, equal, silence_ms
 from edge_app.config.camera import VideoCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus
@@ -32,6 +32,39 @@ from edge_app.frame import Frame, FrameStatus
 def test_steps_of_time_stamps(rate_fps: float | None, stamps_ms: list[float], steps: list[int]) -> None:
     stamps = Stamps(rate_fps)
     assert [stamps.step(stamp) for stamp in stamps_ms] == steps
+
+
+LIVE = [40 * n for n in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("arrivals_ms", "stamps_ms", "held_up_ms"),
+    [
+        (LIVE, LIVE, [0] * 10),
+        ([0, 55, 80, 135, 160], LIVE[:5], [0] * 5),  # jitter
+        ([0, 40, 80, 480, 481, 482, 483, 500], LIVE[:8], [0, 0, 0, 360, 321, 282, 243, 220]),  # a stall, and its burst
+        ([0, 40, 80, 480, 520], [0, 40, 80, 480, 520], [0] * 5),  # frames are missing, or the camera was triggered
+        ([0, 40, 80, 480, 481], [0, 0, 0, 0, 0], [0] * 5),  # a source without stamps
+        ([0, 40, 80, 480, 520], [80, 120, 160, 10, 50], [0] * 5),  # the stream's clock was set
+        ([200 * n for n in range(30)], [100 * n for n in range(30)], [0] * 30),  # they go at half the speed
+    ],
+)
+def test_what_a_network_held_up_is_as_old_as_it_is(
+    arrivals_ms: list[int], stamps_ms: list[int], held_up_ms: list[int]
+) -> None:
+    network = Network()
+    both = zip(arrivals_ms, stamps_ms, strict=True)
+    assert [network.held_up_us(1000 * arrival, 1000 * stamp) // 1000 for arrival, stamp in both] == held_up_ms
+
+
+def test_a_camera_whose_stamps_are_worth_nothing_is_live_again_after_a_stall() -> None:
+    network, now_ms = Network(), 0
+    found = []
+    for number in range(100):
+        now_ms += 2000 if number == 10 else 100
+        found.append(network.held_up_us(1000 * now_ms, 50_000 * number))
+    assert max(found) > 1_000_000
+    assert found[-20:] == [0] * 20
 
 
 def picture(value: int) -> np.ndarray:

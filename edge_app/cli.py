@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from edge_app import __version__
-from edge_app.commands.arguments import positive
+from edge_app.commands.arguments import Parser, positive, refuse_empty
 from edge_app.errors import ConfigError, EdgeAppError, ExitCode, RuntimeFault
 from edge_app.signals import keep_ctrl_c_in_mind, was_interrupted
 
@@ -50,13 +50,13 @@ exit codes: 0 ok, 1 a check or gate did not hold, 2 usage or configuration, 3 ca
 6 wire (port in use, keys), 70 internal error, 130 interrupted, 141 the reader of the output went away
 """
 UNTIL_STOPPED = "watch"
-OF_A_PATH = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """Runs until Ctrl-C or its reader goes away, as the line itself does: for these that is the clean end."""
+OF_A_PATH = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the main job; the words of COMMANDS are parsed by their own modules."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="edge_app",
         description="Inspect parts: camera frames in, verdicts out over ZeroMQ, in time, every time.",
         epilog="commands:\n" + "\n".join(f"  {name:<15} {what}" for name, what in COMMANDS.items()) + "\n\n" + EPILOG,
@@ -102,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command; imports that command's module alone."""
     module = importlib.import_module(f"edge_app.commands.{name.replace('-', '_')}")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"edge_app {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -166,6 +166,7 @@ def bug() -> int:
 
 def run_command(command: str | None, arguments: list[str]) -> int:
     """Runs a word of COMMANDS, or the line for None."""
+    refuse_empty(arguments)
     if command is not None:
         args = command_parser(command).parse_args(arguments[1:])
         return int(args.run(args))
@@ -222,6 +223,7 @@ def unknown_command(word: str) -> int:
     import difflib
 
     near = difflib.get_close_matches(word, COMMANDS, n=1)
-    hint = f"did you mean `edge_app {near[0]}`?" if near else "see `edge_app --help`"
+    meant = f"--pipeline {word}" if word.endswith((".yaml", ".yml")) else next(iter(near), None)
+    hint = f"did you mean `edge_app {meant}`?" if meant else "see `edge_app --help`"
     print(f"edge_app: there is no command {word!r}; {hint}", file=sys.stderr)
     return int(ExitCode.USAGE)

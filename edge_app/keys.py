@@ -77,8 +77,12 @@ def write_pair(folder: Path, pair: KeyPair) -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         _write_new(secret, f"# secret: for this machine alone\n{head}secret = \"{pair.secret}\"\n", 0o600)
         _write_new(public, head, 0o644)
+    except FileExistsError as error:
+        raise KeyFileError(
+            f"{error.filename}: never written over, and there is one already: choose another name, or move it"
+        ) from error
     except OSError as error:
-        raise KeyFileError(f"{error.filename}: {error.strerror}") from error
+        raise KeyFileError(f"{error.filename}: can't write the key: {error.strerror}") from error
     return public, secret
 
 
@@ -91,7 +95,7 @@ def _read(file: Path) -> KeyPair:
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise KeyFileError(f"{file}: {error.strerror}") from error
+        raise KeyFileError(f"{file}: can't read the key: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # bad UTF-8 and endless numbers too
         raise KeyFileError(f"{file}: not a key file: {error}") from error
     name = data.get("name")

@@ -43,9 +43,7 @@ class Summary:
 
     def document(self) -> dict[str, Any]:
         """For `--json`."""
-        fields = asdict(self)
-        fields["pass"] = fields.pop("passed")
-        return fields
+        return {"pass" if key == "passed" else key: value for key, value in asdict(self).items()}
 
 
 def summarise(

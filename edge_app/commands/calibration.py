@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     source.add_argument("--pipeline", metavar="FILE", type=Path, help="take the frames from this pipeline's camera")
     add_overrides(guard)
-    guard.add_argument("--frames", metavar="N", type=positive, default=200, help="with --pipeline: so many (200)")
+    guard.add_argument("--frames", metavar="N", type=positive, help="with --pipeline: so many (200)")
     guard.add_argument("--product", metavar="NAME", help="its name in the file; default: the folder's or pipeline's")
     guard.add_argument(
         "--out", metavar="FILE", type=Path, required=True,
@@ -89,9 +89,11 @@ def run_guard(args: argparse.Namespace) -> int:
 def _sources(args: argparse.Namespace) -> tuple[list[CameraSection], int | None, str]:
     """Cameras to take frames from, how many frames, and the product's name."""
     if args.pipeline is not None:
-        return [load_pipeline(args.pipeline, args.overrides).camera], args.frames, args.product or args.pipeline.stem
-    if args.overrides:
-        raise ConfigError("--set belongs to --pipeline", got="--from", remedy="leave --set away")
+        camera = load_pipeline(args.pipeline, args.overrides).camera
+        return [camera], args.frames or 200, args.product or args.pipeline.stem
+    given = ("--set",) * bool(args.overrides) + ("--frames",) * (args.frames is not None)
+    if given:
+        raise ConfigError(f"{given[0]} belongs to --pipeline", got="--from", remedy=f"leave {given[0]} away")
     folders = [Path(os.path.realpath(folder)) for folder in args.folders]  # Path.resolve fails on links in a circle
     sections: list[CameraSection] = [FolderCamera(type="folder", path=folder) for folder in folders]
     return sections, None, args.product or folders[0].stem
@@ -164,7 +166,7 @@ def _report_guard(args: argparse.Namespace, learnt: Learnt, used: int, unusable:
     if len(unusable) > SHOWN:
         notes.print(f"not used: {len(unusable) - SHOWN} more")
     if used < LEAST_FRAMES:
-        notes.print(f"[yellow]only {used} frames[/yellow]: {LEAST_FRAMES} at least show how much good frames vary")
+        notes.print(f"only {used} frames: {LEAST_FRAMES} at least show how much good frames vary", style="yellow")
     flat = [int((~structured).sum()) for structured in product.structured]
     for count, axis in zip(flat, ("across", "up or down"), strict=True):
         if count:

@@ -29,7 +29,7 @@ from edge_app.client import (
     Start,
 )
 from edge_app.client.hostile import Hostile
-from edge_app.commands.arguments import above_zero, add_keys
+from edge_app.commands.arguments import above_zero, add_keys, seed
 from edge_app.commands.report import add_json_argument, print_json, print_table
 from edge_app.commands.watch import connect, load_keys, next_port
 from edge_app.errors import BusError, ConfigError, ExitCode
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--misbehave", metavar="LIST", default="", help=f"comma-separated. {meanings}")
     parser.add_argument("--stall-s", type=above_zero, default=2.0, metavar="S", help="length of a stall (default 2)")
     parser.add_argument("--every-s", type=above_zero, default=5.0, metavar="S", help="between misdeeds (default 5)")
-    parser.add_argument("--seed", type=int, default=0, help="of the garbage")
+    parser.add_argument("--seed", type=seed, default=0, help="of the garbage")
     add_json_argument(parser)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from edge_app.commands.arguments import positive
+from edge_app.commands.arguments import add_plan, check_plan, positive
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_manifest
 from edge_app.config.pipeline import Model
@@ -39,10 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--good", type=Path, metavar="DIR", help="defect-free pictures (those of the split's names, if any)"
     )
     parser.add_argument(
-        "--runtime", choices=["cpu", "qnn"], default="cpu", help="cpu (default), or the htp plan by qnn"
+        "--runtime", choices=["cpu", "qnn"], default="cpu", help="cpu (default): the float model; qnn: a compiled plan"
     )
-    parser.add_argument("--plan", choices=["htp", "hybrid"], default="htp", help="with --runtime qnn (default: htp)")
-    parser.add_argument("--soc", metavar="S", help="with --runtime qnn, e.g. qcs8550")
+    add_plan(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="look at N pictures, evenly spread")
     parser.add_argument(
         "--choose-thresholds",
@@ -58,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from edge_app.toolchain import operating
     from edge_app.toolchain.dataset import read_dataset
 
+    check_plan(args)
     folder = model_folder(args.model)
     dataset = read_dataset(args.data, args.split)
     if args.choose_thresholds and "test" in args.split:
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(document)
     for text in not_held:
-        people().print(f"no choice of scores holds on this list: {text}", markup=False)
+        people().print(f"no choice of scores holds on this list: {text}")
     return int(ExitCode.CHECK_FAILED if not_held else ExitCode.OK)
 
 
@@ -97,7 +97,7 @@ def predictor(card: ModelCard, args: argparse.Namespace) -> Any:
     from edge_app.predictor import Predictor
     from edge_app.toolchain.metrics import LOWEST_SCORE
 
-    kind = PlanKind.CPU if args.runtime == "cpu" else PlanKind(args.plan)
+    kind = PlanKind.CPU if args.runtime == "cpu" else PlanKind(args.plan or "htp")
     thresholds = np.full(len(card.labels), LOWEST_SCORE, np.float32)
     predict = Predictor(card, open_plan(card, kind, args.soc, thresholds))
 

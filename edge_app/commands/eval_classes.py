@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from edge_app.commands.arguments import positive
+from edge_app.commands.arguments import add_plan, check_plan, positive
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.pipeline import Model
 from edge_app.config.tensor import Preprocess
@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runtime", choices=["cpu", "quantized", "qnn"], default="cpu",
         help="cpu: the float model; quantized: the QDQ model on the CPU; qnn: a compiled plan",
     )  # fmt: skip
-    parser.add_argument("--plan", choices=["htp", "hybrid"], default="htp", help="with --runtime qnn (default: htp)")
-    parser.add_argument("--soc", metavar="S", help="with --runtime qnn, e.g. qcs8550")
+    add_plan(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="look at N pictures, evenly spread")
     add_json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluates; beside another runtime the float model looks at the same pictures."""
+    check_plan(args)
     card = resolve(Model(path=model_folder(args.model)), Preprocess())
     if card.task != "classify":
         raise ConfigError(
@@ -78,7 +78,7 @@ def engine_of(card: ModelCard, args: argparse.Namespace) -> Engine:
     if args.runtime == "cpu":
         return open_plan(card, PlanKind.CPU, None, no_thresholds(card))
     if args.runtime == "qnn":
-        return open_plan(card, PlanKind(args.plan), args.soc, no_thresholds(card))
+        return open_plan(card, PlanKind(args.plan or "htp"), args.soc, no_thresholds(card))
     quantized = card.manifest.quantized if card.manifest is not None else None
     if quantized is None or card.folder is None:
         raise ModelError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from edge_app.commands.arguments import above_zero, add_overrides, positive
+from edge_app.commands.arguments import above_zero, add_overrides, positive, seed
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ConfigError, ExitCode
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a .txt list of LABEL/PICTURE, relative to it, or a folder of folders LABEL",
     )  # fmt: skip
     parser.add_argument("--visits", type=positive, metavar="N", help="show N pictures (default: every picture once)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="who comes when, and how the room looks")
+    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="who comes when, and how the room looks")
     parser.add_argument("--rate-fps", type=above_zero, default=15.0, metavar="R", help="of the drawn camera (15)")
     add_overrides(parser)
     add_json_argument(parser)

@@ -110,7 +110,7 @@ def kind_of(file: Path) -> tuple[str, Callable[[Path], object]]:
     try:
         is_list = "client" in tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        is_list = True
+        return "not known", load_clients  # which says what is wrong
     return ("clients", load_clients) if is_list else ("key", check_secret)
 
 

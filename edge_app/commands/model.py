@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_app.client import COMMANDS
-from edge_app.commands.arguments import above_zero, add_keys, positive, share
+from edge_app.commands.arguments import above_zero, add_keys, positive, seed, share
 from edge_app.commands.report import add_json_argument, add_plot_argument
 from edge_app.errors import ConfigError
 
@@ -123,7 +123,7 @@ def _add_quantize(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--from-encodings", action="store_true", help="make it again without pictures, and compare")
     parser.add_argument("--list", dest="list_file", type=Path, metavar="F", help="which pictures of DIR: a path a line")
     parser.add_argument("--count", type=positive, metavar="N", help="draw N pictures of DIR by --seed")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --count (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of --count (default: 0)")
     parser.add_argument(
         "--activations",
         choices=["a8", "a16", "mixed"],

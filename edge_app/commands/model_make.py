@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from edge_app.commands.plan_tables import show_plans
 from edge_app.commands.report import check_plot, people, print_json, print_table, save_plot
 from edge_app.config.load import load_manifest
-from edge_app.config.manifest import Manifest, Plan, manifest_path
+from edge_app.config.manifest import NAME, Manifest, Plan, manifest_path
 from edge_app.errors import ConfigError, ExitCode, ModelError
 from edge_app.listing import read_lines
 from edge_app.model import model_folder
@@ -63,11 +64,14 @@ def bars() -> Iterator[quantize_model.Progress]:
 
 def say(text: str) -> None:
     """A line for people."""
-    people().print(text, markup=False)
+    people().print(text)
 
 
 def run_import(args: argparse.Namespace) -> int:
     """Makes a model folder; of several sizes, a folder of them."""
+    if not re.fullmatch(NAME, args.name):
+        raise ConfigError("not a name for a model", where="--name", got=ascii(args.name),
+                          wanted="a-z, 0-9, - and _, and neither of these two at its beginning")  # fmt: skip
     sizes = [None] if args.size is None else [_size(text) for text in args.size.split(",")]
     if len(sizes) == 1:
         document = _import_one(args, _given(args, args.name, sizes[0]), args.models / args.name)
@@ -186,6 +190,9 @@ def _check_quantize(args: argparse.Namespace) -> None:
             wanted="--target-loss 0.5%, or --raise LAYER,LAYER",
             got="neither",
         )
+    if args.raised and args.activations != "mixed":
+        raise ConfigError("only mixed activations have layers at 16 bits", where="--raise",
+                          wanted="--activations mixed as well", got=args.activations or "no --activations")  # fmt: skip
     if args.plot is None:
         return
     if args.target_loss is None:

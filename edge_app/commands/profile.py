@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs and reports; CHECK_FAILED if a trigger had no result."""
+    if args.trace is not None and args.trace.is_dir():
+        raise ConfigError("can't write the trace", where=f"--trace {args.trace}", wanted="a file", got="a folder")
     recorder = Recorder()
     app = build(load_pipeline(args.pipeline, [*args.overrides, *APART]), recipe_name(args.pipeline), args.frames)
     recorder.instrument(app)
@@ -72,6 +74,6 @@ def show(summary: Summary, times: list[StageTimes]) -> None:
     own = [one for one in times if one.stage not in ("camera", "publish", "evidence")]
     if own:
         slowest = max(own, key=lambda one: one.busy)
-        people().print("The first frame, which fills caches, is left out.")
+        people().print("What ran before the first result, which fills caches, is left out.")
         people().print(f"{slowest.stage} is the busiest stage: at {slowest.mean_ms:.2f} ms a frame, the line makes at"
                        f" most {1000 / slowest.mean_ms:.0f} frames a second")  # fmt: skip

@@ -39,19 +39,20 @@ def people() -> Console:
     """Where progress bars and notes for people go: stderr, plain when it is no terminal."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on stdout."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # no markup: brackets of a name or a message are its own
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left", show_header=any(columns))
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(column), overflow="fold")
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH_IN_PIPES
@@ -102,7 +103,7 @@ def save_plot(figure: Drawing, file: Path) -> None:
         figure.savefig(file, dpi=150, bbox_inches="tight")
     except OSError as error:
         raise _not_drawn(file, str(error)) from error
-    people().print(f"plot: {file}", markup=False)
+    people().print(f"plot: {file}")
 
 
 def _not_drawn(file: Path, got: str) -> ConfigError:

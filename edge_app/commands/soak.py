@@ -136,7 +136,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         rows = [(key, value) for key, value in document.items() if key not in ("ok", "failed")]
         print_table(f"Soak of {args.pipeline}", ("", ""), rows)
-        people().print("[green]ok[/green]" if document["ok"] else f"[red]failed[/red]: {'; '.join(document['failed'])}")
+        people().print("ok" if document["ok"] else f"failed: {'; '.join(document['failed'])}",
+                       style="green" if document["ok"] else "red")  # fmt: skip
     return int(ExitCode.OK if document["ok"] else ExitCode.CHECK_FAILED)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -50,6 +51,8 @@ def connect(args: argparse.Namespace, commands: str | None, start: Position | St
         ConfigError: an endpoint or a key is none.
     """
     keys = load_keys(args)
+    if args.node is not None and not re.fullmatch(r"[^/]+/[^/]+", args.node):
+        raise ConfigError("not the name of a node", where="--node", wanted="LINE/STATION, e.g. l1/st1", got=args.node)
     try:
         return Line(args.endpoint, commands, node=args.node, start=start, keys=keys)
     except ValueError as error:
@@ -103,7 +106,7 @@ def print_result(result: Result, *, as_json: bool) -> None:
         print(json.dumps({**result.data, **extra}), flush=True)
         return
     colour, plain = (COLOURS[result.verdict], PLAIN) if sys.stdout.isatty() else ("", "")
-    when = datetime.fromtimestamp(result.t_done_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3]
+    when = datetime.fromtimestamp(result.t_done_us / 1e6, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
     latency_ms = (result.t_done_us - result.data.get("t_capture_us", result.t_done_us)) / 1000
     what = result.reason if result.verdict == "UNKNOWN" else found(result.data)
     marks = " ".join(([] if result.delivery == "live" else [str(result.delivery)]) + ["simulated"] * result.simulated)

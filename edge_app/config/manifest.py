@@ -12,6 +12,7 @@ from edge_app.config.tensor import HeadSpec, InputSpec, OutputSpec
 from edge_app.verdict import PlanKind
 
 Sha256 = str
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
 
 
 class Artifact(Section):
@@ -190,7 +191,7 @@ class Manifest(Section):
     """A model and all its plans."""
 
     schema_version: Literal[1] = 1
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    name: str = Field(pattern=NAME)
     version: str = "1"
     task: Literal["detect", "classify"]
     description: str = ""

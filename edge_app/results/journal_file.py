@@ -6,6 +6,7 @@ oldest rows are the smallest ids. `crc` is over the body as it was published.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import zlib
@@ -182,6 +183,8 @@ def open_for_reading(file: Path) -> sqlite3.Connection:
         ConfigError: there is none, it is no journal, or a newer edge_app wrote it.
     """
     try:
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         immutable = "&immutable=1" if _is_on_a_read_only_disk(file) else ""
         connection = sqlite3.connect(
             f"{file.resolve().as_uri()}?mode=ro{immutable}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None,
@@ -191,7 +194,8 @@ def open_for_reading(file: Path) -> sqlite3.Connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute("SELECT 1 FROM run, result LIMIT 1")
     except (sqlite3.Error, OSError) as error:
-        raise ConfigError("can't read the journal", where=str(file), got=str(error), remedy="check the path") from error
+        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError("can't read the journal", where=str(file), got=got, remedy="check the path") from error
     _refuse_newer(version, file)
     return connection
 

@@ -81,6 +81,7 @@ def test_a_run_ends_with_its_summary(pipeline: Path) -> None:
     assert 0 < document["p50_ms"] <= document["p99_ms"]
     assert document["simulated"] is True
     assert document["fps"] > 0
+    assert list(document)[:4] == ["frames", "pass", "fail", "unknown"]
 
 
 def test_frames_limits_the_run_and_people_get_a_table(pipeline: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from edge_app.cli import COMMANDS, command_parser, main
 from edge_app.commands.arguments import share
+from edge_app.commands.report import print_table
 
 
 @pytest.mark.parametrize(("text", "value"), [("0.5%", 0.005), ("0.005", 0.005), ("0", 0.0)])
@@ -56,3 +57,100 @@ def test_every_argument_says_what_it_is(command: str) -> None:
             if not action.help and not isinstance(action, argparse._SubParsersAction)
         ]
         assert (name, silent) == (name, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["--pipeline", ""], "--pipeline"),
+        (["--pipeline="], "--pipeline="),
+        (["check", ""], "check"),
+        (["model", "compile", "mine", "--soc", ""], "--soc"),
+        ([""], ""),
+    ],
+)
+def test_an_argument_that_a_shell_left_empty_is_no_folder(
+    words: list[str], where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert f"{where}: an argument is empty".removeprefix(": ") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--pipelin", "x.yaml"], "required: --pipeline"),
+        (["check", "--schem"], "unrecognized arguments: --schem"),
+        (["journal", "stats", "x.db", "--epo", "1"], "unrecognized arguments: --epo"),
+    ],
+)
+def test_an_option_is_its_whole_word(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["watch", "--count", "x"], "--count: wanted a whole number above 0, got x"),
+        (["watch", "--timeout", "x"], "--timeout: wanted a number above 0, got x"),
+        (["eval-mirror", "x.yaml", "--pictures", "x", "--seed", "-1"], "--seed: wanted a whole number from 0 on"),
+    ],
+)
+def test_what_is_no_number_is_told_as_what_is_too_small(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["eval", "--model", "x", "--data", "x", "--soc", "qcs8550"], "--soc: only --runtime qnn"),
+        (["eval", "--model", "x", "--data", "x", "--plan", "hybrid"], "--plan: only --runtime qnn"),
+        (["eval", "--model", "x", "--data", "x", "--runtime", "qnn"], "wanted: --soc S"),
+        (["eval-classes", "--model", "x", "--pictures", "x", "--runtime", "qnn"], "wanted: --soc S"),
+        (
+            ["eval-classes", "--model", "x", "--pictures", "x", "--runtime", "quantized", "--soc", "x"],
+            "got: --runtime q",
+        ),
+        (["watch", "--node", "l1"], "wanted: LINE/STATION"),
+        (["calibration", "guard", "--from", ".", "--frames", "3", "--out", "x"], "--frames belongs to --pipeline"),
+        (["profile", "x.yaml", "--trace", "."], "can't write the trace"),
+        (["journal", "stats", "."], "got: Is a directory"),
+        (["journal", "stats", "nothing.db"], "got: No such file or directory"),
+        (["line.yaml"], "did you mean `edge_app --pipeline line.yaml`?"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../mine", "Mine", "-", "mine.onnx"])
+def test_a_new_model_s_name_is_no_path(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    words = ["model", "import", "x.onnx", f"--name={name}", "--task", "detect", "--models", str(tmp_path / "models")]
+    assert main(words) == 2
+    assert "--name: not a name for a model" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_layers_to_raise_need_mixed_activations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    assert main(["model", "quantize", str(tmp_path), "--calibration", str(tmp_path), "--raise", "conv1"]) == 2
+    assert "--raise: only mixed activations" in capsys.readouterr().err
+
+
+def test_brackets_in_a_table_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("of [bold]", ("[red]", "b"), [("[[client]]", "[/]")])
+    shown = capsys.readouterr().out
+    assert "of [bold]" in shown
+    assert "[red]" in shown
+    assert "[[client]]" in shown
+    assert "[/]" in shown

@@ -30,7 +30,7 @@ def test_a_pair_is_never_written_over(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["keys", "new", "a", "--dir", str(tmp_path)]) == 0
     before = (tmp_path / "a.secret.toml").read_text()
     assert main(["keys", "new", "a", "--dir", str(tmp_path)]) == 2
-    assert "File exists" in capsys.readouterr().err
+    assert "never written over" in capsys.readouterr().err
     assert (tmp_path / "a.secret.toml").read_text() == before
 
 

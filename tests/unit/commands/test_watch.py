@@ -53,6 +53,21 @@ def test_a_line_for_each_result_and_nothing_that_drives_a_terminal(
     assert all(line.isprintable() for line in lines)
 
 
+def test_times_are_those_of_this_machine_as_in_the_log(
+    node: Outlet, sealing: Sealing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal_some(node, sealing)
+    hours = []
+    for zone in ("UTC", "UTC-5"):  # in POSIX's words five hours ahead
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        assert watch(node, "--oldest", "--count", "1") == 0
+        hours.append(int(capsys.readouterr().out[:2]))
+    monkeypatch.undo()
+    time.tzset()
+    assert (hours[1] - hours[0]) % 24 == 5
+
+
 def test_json_is_one_document_a_line(node: Outlet, sealing: Sealing, capsys: pytest.CaptureFixture[str]) -> None:
     seal_some(node, sealing)
     assert watch(node, "--oldest", "--count", "3", "--json") == 0

@@ -5,11 +5,13 @@ The scheduler itself is pure (edge_app.scheduler); this is the one place where i
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from edge_app.clock import monotonic_us
+from edge_app.errors import ConfigError
 from edge_app.placing import Fault
 from edge_app.scheduler import (
     Action,
@@ -24,12 +26,14 @@ from edge_app.scheduler import (
     initial_state,
     is_ready,
     retry_plan,
+    with_zones,
 )
 from edge_app.scheduler.policy import NPU_PLANS, Limits
 from edge_app.scheduler.words import FAULTS
 from edge_app.verdict import Placement, PlanKind, PowerMode, SchedReason
-from edge_app.zones import ZoneSnapshot
+from edge_app.zones import Zone, ZoneSnapshot
 
+log = logging.getLogger(__name__)
 EVENTS = {Fault.ERROR: EventKind.ERROR, Fault.WRONG_OUTPUT: EventKind.WRONG_OUTPUT, Fault.TIMEOUT: EventKind.TIMEOUT}
 NOTHING_PLACED = Placement(PlanKind.CPU, PowerMode.NONE, 1.0, SchedReason.CONFIGURED)
 
@@ -43,6 +47,7 @@ class Governor:
         *,
         deadline_us: int | None,
         zones: Callable[[], ZoneSnapshot | None] = lambda: None,
+        found: Callable[[], tuple[Zone, ...] | None] = lambda: None,
         normal: SchedReason = SchedReason.NORMAL,
     ) -> None:
         """Starts with nothing loaded.
@@ -51,9 +56,11 @@ class Governor:
             policy: of this pipeline on this board.
             deadline_us: from capture to sealed verdict; None: there is none.
             zones: the latest readings.
+            found: the zones that there are; those of `policy` at first, others may come.
             normal: told instead of NORMAL, e.g. NO_NPU where there is none.
         """
         self._policy, self._deadline_us, self._zones, self._normal = policy, deadline_us, zones, normal
+        self._find, self._found = found, found()
         self._lock = threading.Lock()
         self._state = initial_state(policy)
         self._events: list[Event] = []
@@ -72,6 +79,8 @@ class Governor:
             return self._decide()
 
     def _decide(self) -> Placement | None:
+        if (found := self._find()) is not self._found:
+            self._watch(found)
         events, self._events = tuple(self._events), []
         observations, self._observations = tuple(self._observations), []
         inputs = Inputs(monotonic_us(), self._zones(), events, observations, self._deadline_us, self._operator)
@@ -86,6 +95,14 @@ class Governor:
             self.last = placement
         self.decision = decision
         return placement
+
+    def _watch(self, found: tuple[Zone, ...] | None) -> None:
+        """Zones came; of those whose limits can't hold, the group counts as it did before."""
+        self._found = found
+        try:
+            self._policy = with_zones(self._policy, found or ())
+        except ConfigError as error:
+            log.error("zones that came after the start are not watched: %s", error)
 
     def admit(self) -> bool:
         """See Placer."""

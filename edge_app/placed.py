@@ -228,11 +228,8 @@ def watch_zones(pipeline: Pipeline, options: Options) -> Sampler | None:
     on_board = options.on_npu and not options.simulated
     if config.thermal == "never" or (config.thermal == "auto" and not on_board and config.sysfs_root is None):
         return None
-    sampler = Sampler(
-        find_zones(thermal_root(config.sysfs_root, "scheduler.sysfs_root"), partial(group_of, config)),
-        config.sample_s,
-        config.frozen_s,
-    )
+    root = thermal_root(config.sysfs_root, "scheduler.sysfs_root")
+    sampler = Sampler(partial(find_zones, root, partial(group_of, config)), config.sample_s, config.frozen_s)
     sampler.start()
     return sampler
 
@@ -253,6 +250,7 @@ def _with_scheduler(
         policy,
         deadline_us=None if deadline_ms is None else round(deadline_ms * 1000),
         zones=(lambda: None) if sampler is None else (lambda: sampler.latest),
+        found=(lambda: None) if sampler is None else (lambda: sampler.zones),
         normal=options.reason,
     )
     turn = partial(gate.turn, pipeline.station.node, timeout_ms(pipeline.runtime, options.simulated) * 1000)

@@ -12,11 +12,13 @@ scheduler takes all of them as hot. What can't be believed:
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from edge_app import threads
@@ -24,6 +26,7 @@ from edge_app.clock import monotonic_us
 from edge_app.errors import ConfigError
 from edge_app.zones import Trip, Zone, ZoneGroup, ZoneReading, ZoneSnapshot, ZoneState
 
+log = logging.getLogger(__name__)
 SYSFS = Path("/sys")
 ATTRIBUTE_BYTES = 4096
 """No file of sysfs gives more."""
@@ -44,6 +47,8 @@ GRACE_US = 2_500_000
 MOST_MC = 10**9
 """A number beyond this is garbage, and may be too long to be made a float."""
 STOP_S = 1.0
+FIND_EVERY = 10
+"""Samples, between two looks for zones that came late."""
 Classify = Callable[[str], ZoneGroup | None]
 
 
@@ -101,6 +106,26 @@ def find_zones(root: Path, group_of: Classify) -> list[ZoneFile]:
             name = f"{name}.{names[:place].count(name)}"
         result.append(ZoneFile(Zone(name, kind, group, read_trips(folder)), folder))
     return result
+
+
+def with_late_ones(known: Sequence[ZoneFile], found: Sequence[ZoneFile]) -> list[ZoneFile]:
+    """The zones that were known, and those that a driver has registered since, which may be the same anew elsewhere."""
+    places = {(file.zone.type, file.folder) for file in found}
+    late = [file for file in found if all((file.zone.type, file.folder) != (k.zone.type, k.folder) for k in known)]
+    zones = []
+    for file in known:
+        again = None
+        if (file.zone.type, file.folder) not in places:
+            again = next((one for one in late if one.zone.type == file.zone.type), None)
+        if again is not None:
+            late.remove(again)
+        zones.append(file if again is None else ZoneFile(file.zone, again.folder))
+    for file in late:
+        taken = {one.zone.name for one in zones}
+        names = (name for n in count() if (name := f"{file.zone.type.removesuffix('-thermal')}.{n}") not in taken)
+        name = file.zone.name if file.zone.name not in taken else next(names)
+        zones.append(ZoneFile(replace(file.zone, name=name), file.folder))
+    return zones
 
 
 def nameless_zones(root: Path) -> list[OSError]:
@@ -280,10 +305,16 @@ class ZoneReader:
     """Reads all zones at once, and tells those that stand still from those that are steady."""
 
     def __init__(self, zones: list[ZoneFile], frozen_s: float) -> None:
-        self._zones = zones
         self._frozen_us = round(frozen_s * 1e6)
-        self._histories = {z.zone.name: ZoneHistory(z.zone.name) for z in zones}
+        self._histories: dict[str, ZoneHistory] = {}
         self._all_c: dict[str, tuple[int, dict[str, float]]] = {}
+        self.take(zones)
+
+    def take(self, zones: list[ZoneFile]) -> None:
+        """From now on these are read; what is known of those before stays known."""
+        self._zones = zones
+        for file in zones:
+            self._histories.setdefault(file.zone.name, ZoneHistory(file.zone.name))
 
     def read(self, t_us: int) -> ZoneSnapshot:
         """Every zone, now."""
@@ -313,11 +344,16 @@ class ZoneReader:
 
 
 class Sampler:
-    """The thread that reads the zones; `latest` is the newest snapshot, to be had at any time without waiting."""
+    """The thread that reads the zones; `latest` is the newest snapshot, to be had at any time without waiting.
 
-    def __init__(self, zones: list[ZoneFile], sample_s: float, frozen_s: float) -> None:
-        self.zones = tuple(file.zone for file in zones)
-        self._reader = ZoneReader(zones, frozen_s)
+    At boot a driver may come after the line: `find` is asked for the zones again and again.
+    """
+
+    def __init__(self, find: Callable[[], list[ZoneFile]], sample_s: float, frozen_s: float) -> None:
+        self._find, self._files = find, find()
+        self.zones = tuple(file.zone for file in self._files)
+        """Replaced as a whole when zones come."""
+        self._reader = ZoneReader(self._files, frozen_s)
         self._sample_s = sample_s
         self._stopped = threading.Event()
         self._thread = threads.daemon(self._work, "thermal")
@@ -334,5 +370,23 @@ class Sampler:
             self._thread.join(STOP_S)
 
     def _work(self) -> None:
-        while not self._stopped.wait(self._sample_s):
+        for number in count(1):
+            if self._stopped.wait(self._sample_s):
+                return
+            if number % FIND_EVERY == 0:
+                self._find_late_ones()
             self.latest = self._reader.read(monotonic_us())
+            if len(self._files) != len(self.zones):
+                self.zones = tuple(file.zone for file in self._files)
+
+    def _find_late_ones(self) -> None:
+        try:
+            files = with_late_ones(self._files, self._find())
+        except OSError as error:
+            log.warning("thermal zones can't be looked for: %s", error)
+            return
+        if files != self._files:
+            come = [f"{file.zone.name} ({file.folder})" for file in files if file not in self._files]
+            log.warning("thermal zones that came after the start are watched from now on: %s", ", ".join(come))
+            self._files = files
+            self._reader.take(files)

@@ -111,21 +111,25 @@ def watch(
     governor, sampler = placed().placer, placed().sampler
     if not isinstance(governor, Governor):
         return Watched(line, outlet, deadline_us, camera_trouble=camera_trouble)
-    limits = governor.limits
-    zones = () if sampler is None else tuple(zone for zone in sampler.zones if zone.name in limits)
     return Watched(
         line,
         outlet,
         deadline_us,
-        tuple(
-            WatchedZone(zone, limits[zone.name].warm_c, limits[zone.name].hot_c, limits[zone.name].trip_c)
-            for zone in zones
-        ),
+        lambda: watched_zones(placed()),
         readings=(lambda: None) if sampler is None else (lambda: sampler.latest),
         stale_us=governor.stale_us,
         sched_detail=lambda: sched_detail(placed()),
         camera_trouble=camera_trouble,
     )
+
+
+def watched_zones(placed: Placed) -> tuple[WatchedZone, ...]:
+    """Zones with their limits: those that the scheduler knows by now."""
+    if placed.sampler is None or not isinstance(placed.placer, Governor):
+        return ()
+    zones, limits = placed.sampler.zones, placed.placer.limits
+    known = [(zone, limits[zone.name]) for zone in zones if zone.name in limits]
+    return tuple(WatchedZone(zone, limit.warm_c, limit.hot_c, limit.trip_c) for zone, limit in known)
 
 
 def sched_detail(placed: Placed) -> str:

@@ -42,7 +42,7 @@ class Watched:
     line: Line
     outlet: Outlet
     deadline_us: int | None
-    zones: tuple[WatchedZone, ...] = ()
+    zones: Callable[[], tuple[WatchedZone, ...]] = tuple
     readings: Callable[[], ZoneSnapshot | None] = lambda: None
     stale_us: int = 5_000_000
     """Older readings can't be believed: `scheduler.stale_s`."""
@@ -152,7 +152,7 @@ class View:
         stale = snapshot is not None and clock.monotonic_us() - snapshot.t_us > self._watched.stale_us
         readings = {} if snapshot is None else {reading.name: reading for reading in snapshot.readings}
         zones = []
-        for watched in self._watched.zones:
+        for watched in self._watched.zones():
             reading = readings.get(watched.zone.name)
             zones.append({
                 "name": watched.zone.name,

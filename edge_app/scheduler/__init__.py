@@ -20,7 +20,7 @@ carried out off the hot path and come back as events. How a decision comes about
 """
 
 from edge_app.scheduler.decide import admit, decide
-from edge_app.scheduler.policy import Policy, build_policy, group_of
+from edge_app.scheduler.policy import Policy, build_policy, group_of, with_zones
 from edge_app.scheduler.retry import retry_plan
 from edge_app.scheduler.state import State, initial_state, is_ready
 from edge_app.scheduler.words import (
@@ -52,4 +52,5 @@ __all__ = [
     "initial_state",
     "is_ready",
     "retry_plan",
+    "with_zones",
 ]

@@ -162,7 +162,7 @@ def alarms(picture: Picture) -> tuple[Alarm, ...]:
                 Alarm(
                     "SENSOR_LOST",
                     f"{GROUPS[g]} counts as hot: {level.zone}",
-                    "run `edge_app doctor`; see scheduler.zones in the pipeline; a zone that came late needs a restart",
+                    "run `edge_app doctor`; see scheduler.zones in the pipeline",
                 )
             )
         elif level.share <= LEAST_SHARE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
 
@@ -176,6 +176,17 @@ def build_policy(
         dwell_down_us=round(config.dwell.down_s * 1e6),
         dwell_up_us=round(config.dwell.up_s * 1e6),
         stale_us=round(config.stale_s * 1e6),
+    )
+
+
+def with_zones(policy: Policy, zones: Collection[Zone]) -> Policy:
+    """The same policy on a board whose zones are these: some came later. Raises ConfigError as `build_policy` does."""
+    limits = {zone.name: zone_limits(zone, _rule(policy.config, zone.group)) for zone in zones}
+    return replace(
+        policy,
+        limits=limits,
+        zones_of=(_zones_of(limits, 0), _zones_of(limits, 1), _zones_of(limits, 2)),
+        watched=_watched(policy.config, limits, thermal=True),
     )
 
 

@@ -22,6 +22,7 @@ from edge_app.thermal import (
     cooling_devices,
     find_zones,
     rate_c_per_s,
+    with_late_ones,
 )
 from edge_app.verdict import PlanKind
 from edge_app.zones import Trip, Zone, ZoneGroup, ZoneState
@@ -273,7 +274,7 @@ def test_cooling_devices_are_read(tree) -> None:
 
 
 def test_the_sampler_reads_at_once_and_again_by_itself(tree) -> None:
-    sampler = Sampler(find_zones(tree.root, classify), sample_s=0.005, frozen_s=300.0)
+    sampler = Sampler(lambda: find_zones(tree.root, classify), sample_s=0.005, frozen_s=300.0)
     first = sampler.latest
     assert first.readings[0].temp_c == 41.2
     sampler.start()
@@ -285,6 +286,32 @@ def test_the_sampler_reads_at_once_and_again_by_itself(tree) -> None:
     sampler.stop()
     assert sampler.latest.readings[0].temp_c == 47.5
     assert sampler.latest.t_us > first.t_us
+
+
+def test_zones_of_late_drivers_get_names_of_their_own(tree) -> None:
+    known = find_zones(tree.root, classify)
+    more = SysfsTree(tree.root.parent / "more", {"nspss0-thermal": (50_000, ()), "cpu9-thermal": (40_000, ())})
+    late = find_zones(more.root, classify)
+    zones = with_late_ones(known, [*known, *late])
+    assert zones[: len(known)] == known
+    assert [(file.zone.name, file.folder) for file in zones[len(known) :]] == [
+        ("nspss0.0", more.folders["nspss0-thermal"]), ("cpu9", more.folders["cpu9-thermal"]),
+    ]  # fmt: skip
+    assert with_late_ones(zones, [*known, *late]) == zones
+
+
+def test_a_zone_that_was_registered_anew_is_read_where_it_is_now(tree) -> None:
+    known = find_zones(tree.root, classify)
+    tree.folders["nspss0-thermal"].rename(tree.root / "class" / "thermal" / "thermal_zone99")
+    found = with_late_ones(known, find_zones(tree.root, classify))
+    assert [file.zone for file in found] == [file.zone for file in known]
+    (moved,) = [file.folder for file in found if file not in known]
+    assert moved.name == "thermal_zone99"
+    reader = ZoneReader(known, 300.0)
+    reader.read(0)
+    assert reader.read(5_000_000).state_of("nspss0") is ZoneState.ABSENT
+    reader.take(found)
+    assert reader.read(6_000_000).state_of("nspss0") is ZoneState.OK
 
 
 class HangingFolder(type(Path())):
@@ -301,7 +328,7 @@ class HangingFolder(type(Path())):
 
 def test_a_driver_that_does_not_answer_does_not_keep_the_line_from_ending(tree) -> None:
     (zone, *_) = find_zones(tree.root, classify)
-    sampler = Sampler([ZoneFile(zone.zone, HangingFolder(zone.folder))], sample_s=0.005, frozen_s=300.0)
+    sampler = Sampler(lambda: [ZoneFile(zone.zone, HangingFolder(zone.folder))], sample_s=0.005, frozen_s=300.0)
     HangingFolder.hangs.set()
     sampler.start()
     assert HangingFolder.held.wait(60)

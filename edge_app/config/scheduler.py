@@ -120,7 +120,12 @@ class Dwell(Section):
     """How long a decision stands. Faults do not wait."""
 
     down_s: float = Field(3.0, gt=0, title="Before less heat", description="Between two changes when it is too hot.")
-    up_s: float = Field(30.0, gt=0, title="Before more heat", description="Before going back to a cheaper step.")
+    up_s: float = Field(
+        30.0,
+        gt=0,
+        title="Before more heat",
+        description="Before going back to a cheaper step; up to eight times as long after some that did not hold.",
+    )
 
     @model_validator(mode="after")
     def _up_is_slower(self) -> Self:

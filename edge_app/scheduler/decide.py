@@ -19,6 +19,8 @@ from edge_app.zones import ZoneSnapshot
 
 THINK_EVERY_US = 1_000_000
 """Without news a decision is repeated as it stands for so long: timers (dwell, pauses) are no finer than this."""
+MOST_RETREATS = 3
+"""A step up waits for eight times `dwell.up_s` at most."""
 BATCH = 15
 """Of trigger intervals and of times outside the run; their medians count."""
 NO_HEAT = (0.0, 0.0, 0.0)
@@ -117,9 +119,9 @@ def _think(policy: Policy, state: State, inputs: Inputs) -> tuple[State, Decisio
     more = leeway(policy.config.trial, state.held.trial, now)
     allowed = allowance(policy, hot, NO_HEAT if was.rung is None else was.rung.heat, more)
     fit = Fit(policy, state, now)
-    rung = _next_rung(policy, state, usable, allowed, fit, now)
+    rung, up = _next_rung(policy, state, usable, allowed, fit, now)
     decision = explain(Picture(policy, state, inputs, rung, hot, allowed, fit, drifted))
-    state = _settled(state, rung, decision, inputs)
+    state = _settled(policy, state, rung, decision, inputs, up=up)
     return state, decision._replace(actions=actions) if actions else decision
 
 
@@ -176,8 +178,9 @@ def _usable(policy: Policy, healths: Healths, state: State, operator: PlanKind |
 
 def _next_rung(
     policy: Policy, state: State, usable: frozenset[PlanKind], allowed: Allowance, fit: Fit, now_us: int
-) -> Rung | None:
-    """The best rung if it may be taken now, else the present one; None if no plan is usable.
+) -> tuple[Rung | None, bool]:
+    """The best rung if it may be taken now, else the present one; None if no plan is usable. And whether it is a step
+    up: one that nothing forces.
 
     Rungs that are in time and keep up come first; if there are none, those that keep up; if there are none either, all.
     A plan that is out is left at once, and before the first trigger nothing has to dwell; otherwise dwell times hold.
@@ -188,11 +191,11 @@ def _next_rung(
         if target is None:
             continue
         if present is None or target is present or present.plan not in usable or state.pace.last_us == 0:
-            return target
+            return target, False
         must = present.rate > most(present.step) or allowed.overload(target.heat) < allowed.overload(present.heat)
-        dwell = policy.dwell_down_us if must else policy.dwell_up_us
-        return target if now_us - state.held.changed_us >= dwell else present
-    return None
+        dwell = policy.dwell_down_us if must else policy.dwell_up_us << state.held.retreats
+        return (target, not must) if now_us - state.held.changed_us >= dwell else (present, False)
+    return None, False
 
 
 def _best(
@@ -215,12 +218,20 @@ def any_rate(_step: int) -> float:
     return 1.0
 
 
-def _settled(state: State, rung: Rung | None, decision: Decision, inputs: Inputs) -> State:
+def _settled(
+    policy: Policy, state: State, rung: Rung | None, decision: Decision, inputs: Inputs, *, up: bool
+) -> State:
     held, meters = state.held, state.meters
     changed = rung is not None and rung is not held.rung
     if changed and held.rung is not None:  # a batch that spans a switch would mix two times
         tracks = tuple(t._replace(batch=()) if i == held.rung.step else t for i, t in enumerate(meters.tracks))
         meters = meters._replace(tracks=tracks)
+    raised_us, retreats = held.raised_us, held.retreats
+    if changed and up:
+        raised_us, retreats = inputs.now_us, retreats if raised_us == 0 else 0  # else the one before has held
+    elif changed and raised_us:
+        soon = inputs.now_us - raised_us < policy.dwell_up_us
+        raised_us, retreats = 0, min(retreats + 1, MOST_RETREATS) if soon else 0
     held = Held(
         rung=rung if rung is not None else held.rung,
         changed_us=inputs.now_us if changed else held.changed_us,
@@ -232,5 +243,7 @@ def _settled(state: State, rung: Rung | None, decision: Decision, inputs: Inputs
         operator=inputs.operator,
         rises=held.rises,
         trial=held.trial,
+        raised_us=raised_us,
+        retreats=retreats,
     )
     return State(state.health, meters, state.pace, held)

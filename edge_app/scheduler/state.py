@@ -54,6 +54,10 @@ class Held(NamedTuple):
     rises: Rises = NOTHING_LEARNT
     """How far groups of zones stand above the board."""
     trial: Trial = NO_TRIAL
+    raised_us: int = 0
+    """When the last step up was taken; 0: it was taken back since."""
+    retreats: int = 0
+    """How many steps up in a row had to be taken back soon: each makes the next one wait twice as long."""
 
 
 class State(NamedTuple):

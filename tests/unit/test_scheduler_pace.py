@@ -111,6 +111,19 @@ def test_at_the_limit_of_a_plan_the_rate_does_not_flap() -> None:
     assert driver.decision.placement.rate == 1.0
 
 
+def test_noise_at_full_load_makes_steps_up_rarer_until_one_holds() -> None:
+    """Each change of rate raises an alarm or clears it: 165 an hour were told, 69 are."""
+    driver = Driver(board_policy(zones=None), deadline_us=500_000).started()
+    drawn = random.Random(1)
+    for _ in range(12_000):
+        run_for(driver, 0.1, 90 * drawn.uniform(0.7, 1.3), every_s=0.1)
+    rates = [decision.placement.rate for _, decision in driver.decisions[10:]]
+    assert sum(before != after for before, after in itertools.pairwise(rates)) <= 30
+    assert driver.state.held.retreats > 0
+    run_for(driver, 300, 60, every_s=0.1)
+    assert driver.decision.placement.rate == 1.0
+
+
 def test_without_a_deadline_the_source_waits_and_nothing_is_refused() -> None:
     driver = Driver(board_policy(zones=None)).started()
     run_for(driver, 20, 100, every_s=0.06)

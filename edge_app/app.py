@@ -104,6 +104,7 @@ class App:
         if placed.mechanic is not None:
             placed.mechanic.install = fitted.install
             placed.mechanic.on_decision = partial(self._tell_decision, placed)
+            placed.mechanic.idle = lambda: self.line.queue_depth == 0
 
     def start(self) -> None:
         """Opens the wire and starts the line; results flow from here on. Raises BusError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 
 from edge_app import threads
@@ -42,19 +42,23 @@ class Mechanic:
         on_decision: Callable[[Decision], None] = lambda _decision: None,
         npu_turn: Callable[[], AbstractContextManager[None]] = nullcontext,
         stuck_us: int = STUCK_US,
+        self_test_s: float | None = None,
     ) -> None:
         """`openers` load each plan of this pipeline; `on_decision` is called at every tick.
 
         Each run on the NPU is made within an `npu_turn`, so that frames come between two of them. What takes longer
-        than `stuck_us` hangs.
+        than `stuck_us` hangs. The plan in use proves itself every `self_test_s`; None: when asked.
         """
         self._governor, self._openers, self._prove = governor, openers, prove
         self._stuck_us = stuck_us
         self._warmup_runs = max(warmup_runs, 1)
         self._npu_turn = npu_turn
+        self._self_test_s, self._tested_us = self_test_s, monotonic_us()
         self.on_decision = on_decision
         self.install: Callable[[Engine], None] = lambda _engine: None
         """Given every engine that is loaded after the start: the line puts it into its slots."""
+        self.idle: Callable[[], bool] = lambda: True
+        """Whether no frame is in flight: the line tells."""
         self.engines: dict[PlanKind, Engine] = {}
         self.errors: dict[PlanKind, EdgeAppError] = {}
         """Why a plan can't be loaded."""
@@ -99,13 +103,15 @@ class Mechanic:
 
         A plan that fails it gets no further part until it was built again and proven.
         """
-        plan = self._governor.last.plan
+        plan, before_us, self._tested_us = self._governor.last.plan, self._tested_us, monotonic_us()
         try:
             wrong = self._proven(plan)
         except EdgeAppError as error:
             self._failed(Action(ActionKind.CANARY, plan), error)
             raise
         if wrong is not None:
+            age_s = (self._tested_us - before_us) / 1e6
+            wrong = f"{wrong}; verdicts of the last {age_s:.0f} s, since the self-test before, may be wrong"
             self._governor.tell(Event(EventKind.CANARY_FAILED, plan, wrong))
             log.error("plan %s: self-test: %s", plan, wrong)
         return wrong
@@ -135,7 +141,7 @@ class Mechanic:
     def forget(self) -> None:
         """Lets go of the sessions and of whoever listens: they end with their last frame, not some time later."""
         self.engines.clear()
-        self.install, self.on_decision = (lambda _engine: None), (lambda _decision: None)
+        self.install, self.on_decision, self.idle = (lambda _engine: None), (lambda _decision: None), (lambda: True)
 
     def _work(self) -> None:
         while not self._stopped.wait(TICK_S):
@@ -150,6 +156,17 @@ class Mechanic:
             self.on_decision(self._governor.decision)
         for action in self._governor.take_actions():
             self._carry_out(action)
+        if self._self_test_due():
+            plan = self._governor.last.plan
+            with self._at(plan), suppress(EdgeAppError):  # it was told as an event
+                self.self_test()
+
+    def _self_test_due(self) -> bool:
+        """In a gap between two frames; after twice the time without any, beside them."""
+        if self._self_test_s is None or self._governor.last.plan not in self.engines:
+            return False
+        since_s = (monotonic_us() - self._tested_us) / 1e6
+        return since_s >= self._self_test_s and (self.idle() or since_s >= 2 * self._self_test_s)
 
     @contextmanager
     def _at(self, plan: PlanKind | None) -> Iterator[None]:

@@ -256,7 +256,11 @@ def _with_scheduler(
     turn = partial(gate.turn, pipeline.station.node, timeout_ms(pipeline.runtime, options.simulated) * 1000)
     prove, runs = partial(_prove, canaries), pipeline.runtime.warmup_runs
     stuck = stuck_us(pipeline.runtime, options.simulated)
-    return Mechanic(governor, options.openers, prove, runs, npu_turn=turn, stuck_us=stuck), governor
+    self_test_s = pipeline.runtime.self_test_s if any(canaries) else None
+    mechanic = Mechanic(
+        governor, options.openers, prove, runs, npu_turn=turn, stuck_us=stuck, self_test_s=self_test_s
+    )
+    return mechanic, governor
 
 
 def _prove(canaries: list[Canary | None], engine: Engine) -> str | None:

@@ -144,6 +144,7 @@ class ToyLine:
     limits: Limits = field(default_factory=lambda: Limits(pacing="offline", slots=3))
     timeout_ms: int = 3000
     agrees: list[tuple[PlanKind, PlanKind]] | None = None
+    self_test_s: float | None = None
     decisions: list[Decision] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -168,7 +169,9 @@ class ToyLine:
             policy, deadline_us=None if deadline_ms is None else round(deadline_ms * 1000), zones=self.zones
         )
         openers = {plan: self._faulty(plan, open_engine) for plan, open_engine in options.openers.items()}
-        self.mechanic = Mechanic(self.governor, openers, canary.prove, 1, self._decided)
+        self.mechanic = Mechanic(
+            self.governor, openers, canary.prove, 1, self._decided, self_test_s=self.self_test_s
+        )
         self.mechanic.prepare()
         self.kept = Kept()
         self.line = Line(

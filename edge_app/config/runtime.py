@@ -46,6 +46,13 @@ class Runtime(Section):
         description="File that one process holds while its plans are on the NPU; a second one is refused. null:"
         " /run/lock/edge_app-npu.lock; on the simulated HTP, of which each process has its own, none.",
     )
+    self_test_s: float | None = Field(
+        60.0,
+        ge=1,
+        title="Self-test",
+        description="So often the plan in use must give the model's canary again, in a gap between parts: an NPU that"
+        " computes wrong raises no error. A plan that fails is out until it is proven; null: only at the command.",
+    )
     warmup_runs: int = Field(2, ge=0, le=100, title="Warm-up", description="Runs before the node is ready.")
 
 

@@ -32,6 +32,8 @@ class Trouble(StrEnum):
     """Runs, then writes NaN into every float output."""
     STALE = "stale"
     """Ends as if all were well, and has written nothing: the outputs are those of a frame before."""
+    BLIND = "blind"
+    """Runs, then clears every output, as does each run after it: plausible numbers in which nothing is found."""
     LATE = "late"
     """Runs, and returns only after `late_s`."""
     HANG = "hang"
@@ -100,7 +102,7 @@ class FaultySession:
         """Wraps a loaded session; `plan`: what it says it is, if not what it is."""
         self._session, self._script = session, script
         self._plan = session.plan if plan is None else plan
-        self._dead = False
+        self._dead = self._blind = False
 
     @property
     def plan(self) -> PlanKind:
@@ -156,6 +158,10 @@ class FaultySession:
             self._script.wait(self._script.late_s)
         elif trouble is Trouble.WRONG_OUTPUT:
             _spoil(binding)
+        self._blind = self._blind or trouble is Trouble.BLIND
+        if self._blind:
+            for output in binding.outputs:
+                output.fill(0)
 
     def _mode(self, power_mode: PowerMode) -> PowerMode:
         return power_mode if self._session.provider == "qnn" else PowerMode.NONE

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edge_app.verdict import Sealed, Verdict
+from edge_app.verdict import Reason, Sealed, Verdict
 
 MINUTES = 60
 MINUTE_US = 60_000_000
@@ -57,7 +57,7 @@ class History:
         self.missed = 0
         """Results that went by unseen: the seqs show holes."""
         self.latency = Histogram()
-        """Capture to sealed result."""
+        """Capture to sealed result, of triggers that were taken up."""
         self.stages = {stage: Histogram() for stage in STAGES}
 
     def add(self, results: Sequence[Sealed], now_us: int) -> None:
@@ -70,7 +70,8 @@ class History:
             if sealed.verdict is not Verdict.PASS:
                 minute.causes[sealed.verdict, cause(sealed)] += 1
                 self._rejected.append(sealed)
-            self.latency.add(max(0, sealed.t_done_us - sealed.t_capture_us))
+            if sealed.stage_us or sealed.reason is Reason.LATE:  # to refuse a trigger takes no time
+                self.latency.add(max(0, sealed.t_done_us - sealed.t_capture_us))
             for stage, took_us in sealed.stage_us.items():
                 if stage in self.stages:
                     self.stages[stage].add(took_us)

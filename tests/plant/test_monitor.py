@@ -258,6 +258,13 @@ async def look_at(node: WatchedNode, tmp_path: Path) -> None:
         assert await page.ask(OVERFLOWS) == []
         assert await page.ask(BELOW_RIGHT) <= await page.ask(ABOVE_RECENT)
         assert "3 triggers have no result" in await page.ask("document.getElementById('agree').textContent")
+        await page.ask("lastState.last.detail = '1 ' + 'Kurzschluss'.repeat(30); draw(lastState)")
+        await page.screen(360, 640)  # a telephone: it scrolls down, never across
+        assert (await page.ask(FITS))[0]
+        await page.screen(1080, 1920)  # upright: the picture has the width
+        assert await page.ask(FITS) == [True, True]
+        assert await page.ask("document.getElementById('last-picture').clientWidth > 0.9 * innerWidth")
+        await page.screen(1280, 800)
         await page.ask("lastAt = -1e9; watch()")
         assert not await page.ask("document.getElementById('nodata').hidden")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +82,15 @@ def test_histograms_count_as_prometheus_does(values_us: list[int]) -> None:
         sum(value_us / 1e6 <= float(bound) for value_us in values_us) for bound, _ in buckets
     ]
     assert histogram.sum_us == sum(values_us)
+
+
+def test_a_trigger_that_was_refused_is_no_quick_verdict() -> None:
+    history = History()
+    refused = replace(sealed(1, Reason.OVERLOAD, took_us=100), stage_us={})
+    late = replace(sealed(2, Reason.LATE, took_us=50_000), stage_us={})
+    history.add([refused, late, sealed(3, took_us=8000)], 0)
+    assert history.latency.sum_us == 58_000
+    assert sum(history.latency.counts) == 2
 
 
 def test_stages_have_histograms_of_their_own() -> None:

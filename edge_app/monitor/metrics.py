@@ -63,7 +63,7 @@ class LineCollector(Collector):
 
     def _times(self, state: Mapping[str, Any]) -> Iterator[Metric]:
         histograms = dict(self._view.histograms())
-        latency = HistogramMetricFamily("edge_app_latency_seconds", "From capture to sealed result, of triggers that were taken up.")
+        latency = HistogramMetricFamily("edge_app_latency_seconds", "From capture to result, of triggers taken up.")
         latency.add_metric([], *histograms.pop("total"))
         yield latency
         stages = HistogramMetricFamily("edge_app_stage_seconds", "Time of a frame in one stage.", labels=["stage"])
@@ -72,7 +72,7 @@ class LineCollector(Collector):
         yield stages
         deadline_us = state["latency"]["deadline_us"]
         if deadline_us is not None:
-            yield GaugeMetricFamily("edge_app_deadline_seconds", "From capture; a later result is UNKNOWN/LATE.", deadline_us / 1e6)
+            yield GaugeMetricFamily("edge_app_deadline_seconds", "Later is UNKNOWN/LATE.", deadline_us / 1e6)
 
 
 def _results(counts: Mapping[str, Any]) -> Iterator[Metric]:
@@ -94,7 +94,7 @@ def _placement(state: Mapping[str, Any]) -> Iterator[Metric]:
     yield _one_of("edge_app_plan", "Where the last frame was placed.", "plan", plans, sched["plan"])
     modes = [mode.value for mode in PowerMode]
     yield _one_of("edge_app_power_mode", "HTP power mode.", "power_mode", modes, sched["power_mode"])
-    reason = GaugeMetricFamily("edge_app_sched_reason", "Why the plan, power mode and rate are as they are: 1 for the reason in force.", labels=["reason"])
+    reason = GaugeMetricFamily("edge_app_sched_reason", "Why placed so: 1 for the reason in force.", labels=["reason"])
     reason.add_metric([sched["reason"]], 1)
     yield reason
     yield GaugeMetricFamily("edge_app_admission_rate", "Share of triggers inspected.", sched["rate"])
@@ -102,9 +102,9 @@ def _placement(state: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _zones(zones: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     names = ["zone", "group"]
-    temps = GaugeMetricFamily("edge_app_temperature_celsius", "Of a thermal zone; absent where it can't be believed.", labels=names)
-    trips = GaugeMetricFamily("edge_app_trip_celsius", "Of a thermal zone: the trip point that the scheduler takes.", labels=names)
-    believed = GaugeMetricFamily("edge_app_zone_believed", "Whether a zone's temperature is believed; 0: it counts as hot.", labels=[*names, "state"])
+    temps = GaugeMetricFamily("edge_app_temperature_celsius", "Absent where it can't be believed.", labels=names)
+    trips = GaugeMetricFamily("edge_app_trip_celsius", "Trip point that the scheduler takes.", labels=names)
+    believed = GaugeMetricFamily("edge_app_zone_believed", "0: the zone counts as hot.", labels=[*names, "state"])
     for zone in zones:
         labels = [zone["name"], str(zone["group"])]
         if zone["temp_c"] is not None:

@@ -18,7 +18,7 @@ from edge_app.config.runtime import Runtime
 from edge_app.config.tensor import InputSpec
 from edge_app.engine import Engine, tensor_of
 from edge_app.errors import ConfigError, EdgeAppError, ModelError, RuntimeFault
-from edge_app.model import ModelCard, check_digest, plan_head, plan_input, with_encodings
+from edge_app.model import ModelCard, check_digest, plan_head, plan_input, sha256_of, with_encodings
 from edge_app.qnn_errors import remedy_of
 from edge_app.runtime.base import Session, TensorInfo
 from edge_app.runtime.cpu import open_cpu
@@ -232,8 +232,26 @@ def cpu_plan(card: ModelCard) -> Plan | None:
 def open_cpu_plan(card: ModelCard, threads: int | None) -> Session:
     """The cpu plan's session: the manifest's file for it, else the float model."""
     plan = cpu_plan(card)
-    file = card.file if plan is None or card.folder is None else check_digest(card.folder, plan.artifacts[0])
+    file = unchanged(card) if plan is None or card.folder is None else check_digest(card.folder, plan.artifacts[0])
     return open_cpu(file, threads)
+
+
+def unchanged(card: ModelCard) -> Path:
+    """The float model's file, if it is still what was resolved: a plan may be built again after days.
+
+    Raises:
+        ModelError: it was replaced since; results would name the one before, whose scores are in force.
+    """
+    digest = sha256_of(card.file) if card.file.is_file() else None
+    if digest not in (None, card.sha256):  # of none that is there, who opens it tells
+        raise ModelError(
+            "the model's file was replaced while the line runs",
+            where=str(card.file),
+            wanted=f"sha256 {card.sha256}",
+            got=f"sha256 {digest}",
+            remedy="start the line again to take the new one, or put the old one back",
+        )
+    return card.file
 
 
 def open_npu_plan(card: ModelCard, plan: Plan, threads: int | None) -> Session:

@@ -165,7 +165,7 @@ def _candidate(rules: Decision, state: Following, shown: Shown, now_us: int) -> 
         return Stable(Reason.OK, best, now_us)
     if kept is not None and state.average[kept] >= rules.keep_at:
         return Stable(Reason.OK, kept, now_us)
-    return Stable(Reason.MARGINAL, None, now_us, f"no label reaches {rules.name_at:g}")
+    return Stable(Reason.MARGINAL, None, now_us, f"no label reaches {100 * rules.name_at:g} %")
 
 
 def _is_fresh(rules: Decision, state: Following, now_us: int) -> bool:

@@ -11,13 +11,17 @@ let heard = 0;
 
 function watch() { at("video").src = `/mirror.mjpg?${Date.now()}`; }
 
+// Read aloud by screen readers when it changes, and only then.
+function say(words) { if (at("label").textContent !== words) at("label").textContent = words; }
+
 function bar(one, named) {
   const row = document.createElement("div"), name = document.createElement("b");
   const meter = document.createElement("meter"), number = document.createElement("span");
   row.className = one.label === named ? "bar named" : "bar";
   name.textContent = one.label;
   meter.value = one.score;
-  number.textContent = `${Math.round(100 * one.score)} %`;
+  meter.setAttribute("aria-label", one.label);
+  number.textContent = `${Math.floor(100 * one.score)} %`;  // what does not reach 70 % does not say 70 %
   row.append(name, meter, number);
   return row;
 }
@@ -25,7 +29,7 @@ function bar(one, named) {
 function show(state) {
   const seen = state.label !== null;
   const bad = !seen && !["MARGINAL", "NO_PART", null].includes(state.reason);
-  at("label").textContent = seen ? state.label : state.words;
+  say(seen ? state.label : state.words);
   at("label").className = seen ? "" : bad ? "bad" : "unsure";
   const words = seen ? `for ${state.stable_s.toFixed(0)} s` : state.detail;
   at("detail").textContent = [words, state.remark].filter(Boolean).join(" \u00b7 ");
@@ -46,7 +50,7 @@ function lost() {
   document.body.classList.add("blind");
   at("gone").hidden = false;
   at("gone").textContent = "no connection to the mirror's node";
-  at("label").textContent = "unknown";
+  say("unknown");
   at("label").className = "bad";
   at("detail").textContent = "";
   at("bars").replaceChildren();

@@ -106,6 +106,11 @@ def test_on_a_screen(node: App, tmp_path: Path, size: tuple[int, int]) -> None:
             await browser.until("document.querySelector('#video').naturalWidth === 360")
             await browser.until("document.querySelector('#gone').hidden")
             await browser.until("document.querySelectorAll('.bar').length === 3")
+            assert await browser.ask("[...document.querySelectorAll('[aria-live]')].map(e => e.id)") == ["label"]
+            assert await browser.ask("[...document.querySelectorAll('meter')].every(m => m.ariaLabel)")
+            await browser.ask("said = document.querySelector('#label').firstChild; told = performance.now(); null")
+            await browser.until("heard > told + 300")  # further messages have come: the same word is not said again
+            assert await browser.ask("said.data !== at('label').textContent || said === at('label').firstChild")
             page = "document.documentElement"
             assert await browser.ask(f"{page}.scrollWidth <= innerWidth && {page}.scrollHeight <= innerHeight")
             panel = await browser.ask("document.querySelector('#panel').getBoundingClientRect().height / innerHeight")

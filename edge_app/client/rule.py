@@ -20,6 +20,8 @@ class Cause(StrEnum):
     """Sealed after its deadline."""
     SIMULATED = "SIMULATED"
     WRONG_RECIPE = "WRONG_RECIPE"
+    OTHER_RUN = "OTHER_RUN"
+    """The node was started again since the part was triggered: its triggers are counted anew, this is another part."""
     NO_RESULT = "NO_RESULT"
     """None came in time."""
     FAULT = "FAULT"
@@ -40,6 +42,8 @@ class Decision:
 class ControllerRule:
     """Accepts a part only on a live, in-time, not simulated PASS whose trigger is pending, with the expected recipe.
 
+    Where trigger ids may come again after a restart of the node, as a camera's do, `triggered` must know the epoch.
+
     Every trigger ends in exactly one decision: that of its first result, or NO_RESULT.
 
     Args:
@@ -52,11 +56,12 @@ class ControllerRule:
         self._recipe_rev = recipe_rev
         self._wait_us = wait_us
         self._allow_simulated = allow_simulated
-        self._pending: dict[int, int] = {}
+        self._pending: dict[int, tuple[int, str | None]] = {}
+        """When a decision is due, and in which run of the node the part was triggered."""
 
-    def triggered(self, trigger_id: int, now_us: int) -> None:
-        """A part was triggered; its decision is open."""
-        self._pending[trigger_id] = now_us + self._wait_us
+    def triggered(self, trigger_id: int, now_us: int, epoch: str | None = None) -> None:
+        """A part was triggered; its decision is open. `epoch`: the node's run by its last heartbeat; None: any."""
+        self._pending[trigger_id] = now_us + self._wait_us, epoch
 
     @property
     def pending(self) -> int:
@@ -65,14 +70,15 @@ class ControllerRule:
 
     def decide(self, result: Result, fault: str | None) -> Decision | None:
         """The decision for a result's part; None if its trigger is not pending (decided already, or not ours)."""
-        if self._pending.pop(result.trigger_id, None) is None:
+        pending = self._pending.pop(result.trigger_id, None)
+        if pending is None:
             return None
-        cause = self._cause(result, fault)
+        cause = Cause.OTHER_RUN if pending[1] not in (None, result.epoch) else self._cause(result, fault)
         return Decision(result.trigger_id, cause is Cause.GOOD, cause, "" if cause is Cause.GOOD else result.reason)
 
     def overdue(self, now_us: int) -> list[Decision]:
         """Decisions for the parts whose result did not come in time."""
-        late = [trigger_id for trigger_id, end_us in self._pending.items() if end_us <= now_us]
+        late = [trigger_id for trigger_id, (end_us, _) in self._pending.items() if end_us <= now_us]
         for trigger_id in late:
             del self._pending[trigger_id]
         return [Decision(trigger_id, False, Cause.NO_RESULT) for trigger_id in late]

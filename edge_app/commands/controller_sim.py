@@ -146,7 +146,9 @@ class Controller:
         fields: dict[str, Any] = {
             "trigger_id": self._next_id, "part_id": part_id, "budget_us": round(self._args.budget_ms * 1000),
         }  # fmt: skip
-        self._rule.triggered(self._next_id, time.monotonic_ns() // 1000)
+        self._rule.triggered(
+            self._next_id, time.monotonic_ns() // 1000, (self._line.heartbeat or {}).get("epoch")
+        )
         self.counts["parts"] += 1
         try:
             if self._hostile is not None and "duplicate" in self._misbehave:
@@ -175,7 +177,7 @@ class Controller:
                 self.counts[str(result.delivery)] += 1
                 self.counts["lost"] += result.lost_before
                 if not self._triggering:
-                    self._rule.triggered(result.trigger_id, now_us)
+                    self._rule.triggered(result.trigger_id, now_us, result.epoch)
                     self.counts["parts"] += 1
                 self._count(self._rule.decide(result, fault))
             for decision in self._rule.overdue(now_us):

@@ -48,6 +48,19 @@ def test_a_trial_may_accept_simulated_results() -> None:
     assert decision.accept
 
 
+def test_a_result_of_another_run_is_of_another_part() -> None:
+    """A camera's triggers are counted anew after a restart: the seventh of the new run is not the part that waits."""
+    made = ControllerRule("r1", 1000)
+    made.triggered(7, 0, "e")
+    made.triggered(8, 0, "e")
+    decision = made.decide(Result(**{**GOOD, "epoch": "f"}), None)
+    assert decision is not None
+    assert (decision.accept, decision.cause) == (False, Cause.OTHER_RUN)
+    other = made.decide(Result(**{**GOOD, "trigger_id": 8}), None)
+    assert other is not None
+    assert other.accept
+
+
 def test_a_trigger_is_decided_once() -> None:
     made = rule()
     assert made.decide(Result(**GOOD), None) is not None

@@ -15,6 +15,7 @@ from typing import Any
 import cv2
 import zmq
 
+from edge_app import memory
 from edge_app.app import App, build
 from edge_app.bench.aside import start_aside
 from edge_app.bench.figures import Options
@@ -99,6 +100,7 @@ def run_line(options: Options, pictures: Path, frames: int, *overrides: str) -> 
     here.recv()
     app = build(line_of(options, pictures, *overrides, port=port), "bench", frames)
     app.outlet.start()
+    memory.end_loading()  # as `edge_app --pipeline` does; else the collector goes through the peers' packages too
     time.sleep(SLOW_JOINER_S)
     try:
         fps, cpu_ms = _timed(app, frames)

@@ -179,6 +179,12 @@ class TestUnit:
         result = self.analyze("verify", f"./{unit.name}", folder=unit.parent)
         assert re.search(r"Unknown key.* 'WatchDogSec'", result.stderr)
 
+    def test_its_documentation_is_where_the_steps_put_it(self, unit: Path) -> None:
+        told = re.search(r"^Documentation=file:/opt/edge_app/(\S+)$", unit.read_text(), re.MULTILINE)
+        assert told is not None
+        assert (UNITS.parent / told[1]).is_file()
+        assert "sudo cp -r models pipelines systemd /opt/edge_app/" in (UNITS / "README.md").read_text()
+
     def test_keys_go_with_it(self, unit: Path) -> None:
         drop_in = unit.parent / f"{unit.name}.d"
         drop_in.mkdir()

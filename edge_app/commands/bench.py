@@ -82,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
                 people().print_exception()
                 failed[name] = f"{type(error).__name__}: {error}"
     if not (measured or failed):
-        raise ConfigError(f"no figure's key begins with {args.only}", where="--only", wanted="e.g. w1, host or start")
+        raise ConfigError(f"no figure's key begins with {args.only}", where="--only",
+                          wanted=f"the beginning of a key of {', '.join(args.parts or PARTS)}")  # fmt: skip
     found = document(measured) | ({"failed": failed} if failed else {})
     if args.ledger is not None:
         ledger.append(args.ledger, found)

@@ -38,7 +38,7 @@ MISBEHAVIOURS = {
     "stall": "stops reading for --stall-s seconds now and then",
     "reconnect": "drops its connections now and then, and goes on where it was",
     "wrong-key": "knocks with a key that nobody knows",
-    "duplicate": "sends each trigger three times over",
+    "duplicate": "sends each trigger but the first three times over",
     "garbage": "sends frames and bytes that are nothing",
 }
 
@@ -151,7 +151,7 @@ class Controller:
         )
         self.counts["parts"] += 1
         try:
-            if self._hostile is not None and "duplicate" in self._misbehave:
+            if self._hostile is not None and "duplicate" in self._misbehave and self.counts["parts"] > 1:
                 equal = self._hostile.duplicate_command("trigger", **fields)
                 self.counts["duplicates_equal" if equal else "duplicates_unequal"] += 1
             else:

@@ -18,7 +18,8 @@ import json
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -262,12 +263,26 @@ def stats(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[j
     if args.json:
         print_json({"bytes": jf.size_bytes(connection), "runs": told})
         return ExitCode.OK
-    columns = ("epoch", "node", "ended", "oldest_seq", "last_seq", "PASS", "FAIL", "UNKNOWN")
-    rows = [[*(t[name] for name in columns[:5]), *(t["verdicts"].get(v, 0) for v in columns[5:])] for t in told]
+    columns = ("epoch", "node", "began", "ended", "seq", "PASS", "FAIL", "UNKNOWN")
+    rows = [
+        [t["epoch"], t["node"], local_time(t["started_us"]), "cleanly" if t["ended"] == "cleanly" else "not (yet)", seqs(t),
+         *(t["verdicts"].get(verdict, 0) for verdict in columns[5:])]
+        for t in told
+    ]  # fmt: skip
     print_table(f"journal, {jf.size_bytes(connection)} bytes", columns, rows)
     reasons: Counter[str] = sum((Counter(t["reasons"]) for t in told), Counter())
     print_table("reasons", ("reason", "results"), reasons.most_common())
     return ExitCode.OK
+
+
+def seqs(told: Mapping[str, Any]) -> str:
+    """Of the results that are held."""
+    return "none" if told["last_seq"] is None else f"{told['oldest_seq']} .. {told['last_seq']}"
+
+
+def local_time(t_us: int) -> str:
+    """As the log and `edge_app watch` have it."""
+    return datetime.fromtimestamp(t_us / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def run_stats(connection: sqlite3.Connection, run: jf.Run) -> dict[str, Any]:

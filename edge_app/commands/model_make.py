@@ -137,13 +137,14 @@ def _import_one(args: argparse.Namespace, given: described.Given, folder: Path) 
 def _show_imported(
     imported: import_.Imported, folder: Path, ops: Sequence[opsupport.OpSupport], socs: Sequence[Soc]
 ) -> None:
+    more = len(imported.labels) - 12
     print_table(
         str(folder),
         ("", ""),
         [
             ("head", imported.head.kind),
             ("input", f"{imported.image.width} x {imported.image.height} {imported.image.layout}"),
-            ("labels", ", ".join(imported.labels[:12])),
+            ("labels", ", ".join(imported.labels[:12]) + (f" and {more} more" if more > 0 else "")),
             *(("fixed", fix) for fix in imported.fixes),
             *(("note", note) for note in imported.notes),
         ],
@@ -256,7 +257,10 @@ def _remake_quantized(folder: Path, as_json: bool) -> int:
 
 def _show_quantized(document: dict[str, Any], report: quantize_model.Report) -> None:
     keys = ("sha256", "cosine", "metric", "float", "quantized", "within_target", "rescue", "cost_to_a8")
-    print_table(document["model"], ("", ""), [(key, document[key]) for key in keys if document[key] not in ("", None)])
+    shown = {key: document[key] for key in keys if document[key] not in ("", None)}
+    print_table(
+        document["model"], ("", ""), [(key, round(v, 5) if isinstance(v, float) else v) for key, v in shown.items()]
+    )
     worst = sorted(report.errors, key=lambda e: -e.error)[:12]
     if worst:
         print_table(

@@ -6,6 +6,7 @@ import csv
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,10 @@ def test_stats_counts_runs_and_reasons(file: Path, capsys: pytest.CaptureFixture
     assert (first["last_seq"], second["last_seq"], first["ended"]) == (30, 12, "cleanly")
     assert first["verdicts"] == {"PASS": 10, "FAIL": 10, "UNKNOWN": 10}
     assert second["reasons"] == {"OK": 4, "DEFECT": 4, "LATE": 4}
-    assert run(capsys, "stats", file)[0] == 0
+    code, out = run(capsys, "stats", file)
+    assert code == 0
+    started = datetime.fromtimestamp(first["started_us"] / 1e6, UTC).astimezone()
+    assert started.strftime("%Y-%m-%d") in out
 
 
 def test_json_lines_are_the_messages(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

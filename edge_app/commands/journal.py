@@ -265,8 +265,9 @@ def stats(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[j
         return ExitCode.OK
     columns = ("epoch", "node", "began", "ended", "seq", "PASS", "FAIL", "UNKNOWN")
     rows = [
-        [t["epoch"], t["node"], local_time(t["started_us"]), "cleanly" if t["ended"] == "cleanly" else "not (yet)", seqs(t),
-         *(t["verdicts"].get(verdict, 0) for verdict in columns[5:])]
+        [t["epoch"], t["node"], local_time(t["started_us"]),
+         "cleanly" if t["ended"] == "cleanly" else "not (yet)",  # the words of --json are too wide here
+         seqs(t), *(t["verdicts"].get(verdict, 0) for verdict in columns[5:])]
         for t in told
     ]  # fmt: skip
     print_table(f"journal, {jf.size_bytes(connection)} bytes", columns, rows)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ _BLOCK = 64
 """References that are multiplied at a time: few enough for BLAS to stay on this thread. On busy cores its own threads
 wait for one another, up to 60 ms (measured), where all of 1,250 references in blocks take 0.1 ms."""
 _DETAIL_WINDOW = 9
+_MIDDLE = SAMPLES - 2 * SEARCH
+_FLOOR = FLOOR * _MIDDLE**0.5
+_MOVED = np.arange(_MIDDLE)[:, None] + np.arange(2 * SEARCH + 1)
+"""Which samples come to lie on the middle of a reference when a profile is moved: [_MIDDLE, 2 SEARCH + 1]."""
 _AGREE = 0.02
 """A place elsewhere must fit better than the part's own by this before the part counts as shifted: patterns repeat."""
 
@@ -109,6 +113,16 @@ class Signature:
     columns: Floats
     rows: Floats
     detail: float
+
+    @cached_property
+    def moved(self) -> Floats:
+        """Columns and rows, each moved by -SEARCH..SEARCH samples, normalised: [2, _MIDDLE + 1, 2 SEARCH + 1]."""
+        profiles = np.stack([self.columns, self.rows])
+        squares = np.cumsum(profiles.astype(np.float64) ** 2, axis=1)
+        energy = squares[:, _MIDDLE - 1 :].copy()  # of the samples that lie on the middle
+        energy[:, 1:] -= squares[:, : -_MIDDLE]
+        length = np.sqrt(energy + _FLOOR**2)[:, None].astype(np.float32)
+        return np.concatenate([np.take(profiles, _MOVED, axis=1) / length, np.float32(_FLOOR) / length], axis=1)
 
 
 @dataclass(frozen=True)
@@ -186,12 +200,11 @@ def _within(correlation: Floats, reach: int, structured: npt.NDArray[np.bool_]) 
 
 def correlations(signature: Signature, product: Product, reach: tuple[int, int]) -> tuple[Floats, Floats]:
     """Of a frame moved by -reach..reach samples with each reference: columns [N, 2 reach + 1], and rows."""
-    count = len(product.detail)
-    columns, rows = product.middles
-    return (
-        _correlation(columns, signature.columns, reach[0])[:count],
-        _correlation(rows, signature.rows, reach[1])[:count],
+    across, down = (
+        _correlation(middles, moved, samples)[: len(product.detail)]
+        for middles, moved, samples in zip(product.middles, signature.moved, reach, strict=True)
     )
+    return across, down
 
 
 def signature_of(measures: FrameMeasures) -> Signature:
@@ -258,11 +271,20 @@ def _bad(what: str, wanted: str, got: str) -> Finding:
 
 def _band(profile: Floats, contrast: float) -> Floats:
     """A profile as shares of the contrast, averaged to SAMPLES values, between FINE and COARSE."""
-    edges = np.linspace(0, profile.size, SAMPLES + 1)
-    sums = np.concatenate([[0.0], np.cumsum(profile, dtype=np.float64)])
-    means = np.diff(np.interp(edges, np.arange(profile.size + 1), sums)) / np.diff(edges)
-    fine = _smoothed(means / contrast, FINE)
-    return (fine - _smoothed(fine, COARSE)).astype(np.float32)
+    return np.asarray(np.einsum("ij,j", _bands(profile.size), profile) / np.float32(contrast), np.float32)
+
+
+@lru_cache(maxsize=8)
+def _bands(size: int) -> Floats:
+    """[SAMPLES, size]: what each value of a profile adds to each of its band. By einsum it stays on this thread."""
+    edges = np.linspace(0, size, SAMPLES + 1)
+    bands = []
+    for one in np.eye(size):
+        sums = np.concatenate([[0.0], np.cumsum(one)])
+        means = np.diff(np.interp(edges, np.arange(size + 1), sums)) / np.diff(edges)
+        fine = _smoothed(means, FINE)
+        bands.append(fine - _smoothed(fine, COARSE))
+    return np.ascontiguousarray(np.transpose(bands), np.float32)
 
 
 def _ripple(profile: Floats) -> float:
@@ -273,8 +295,8 @@ def _ripple(profile: Floats) -> float:
 def _smoothed(values: npt.NDArray[np.floating], window: int) -> npt.NDArray[np.float64]:
     """Running mean; beyond its ends a profile goes on as it ended."""
     before, after = window // 2, window - 1 - window // 2
-    sums = np.concatenate([[0.0], np.cumsum(np.pad(values, (before, after), "edge"), dtype=np.float64)])
-    return np.asarray((sums[window:] - sums[:-window]) / window, np.float64)
+    padded = np.concatenate([np.full(before, values[0]), values, np.full(after, values[-1])])
+    return np.convolve(padded, np.full(window, 1 / window), "valid")
 
 
 def _in_blocks(profiles: Floats) -> Floats:
@@ -284,12 +306,10 @@ def _in_blocks(profiles: Floats) -> Floats:
     return padded.reshape(-1, _BLOCK, profiles.shape[1])
 
 
-def _correlation(middles: Floats, profile: Floats, reach: int) -> Floats:
-    """[N, 2 reach + 1]: of each reference with the profile moved by -reach..reach samples; N to a whole block."""
-    length = SAMPLES - 2 * SEARCH
-    windows = np.lib.stride_tricks.sliding_window_view(profile, length)[SEARCH - reach : SEARCH + reach + 1]
-    moved = np.ascontiguousarray(_normalised(windows).T)
-    return np.asarray((middles @ moved).reshape(-1, 2 * reach + 1), np.float32)
+def _correlation(middles: Floats, moved: Floats, reach: int) -> Floats:
+    """[N, 2 reach + 1]: of each reference with a profile moved by -reach..reach samples; N to a whole block."""
+    within = np.ascontiguousarray(moved[:, SEARCH - reach : SEARCH + reach + 1])
+    return np.asarray((middles @ within).reshape(-1, 2 * reach + 1), np.float32)
 
 
 def _structured(profiles: Floats) -> npt.NDArray[np.bool_]:
@@ -298,9 +318,8 @@ def _structured(profiles: Floats) -> npt.NDArray[np.bool_]:
 
 def _normalised(profiles: Floats) -> Floats:
     """To length 1, the floor as one more value: the products of two such are the correlation of the module's head."""
-    floor = FLOOR * profiles.shape[1] ** 0.5
-    length = np.sqrt((profiles.astype(np.float64) ** 2).sum(1, keepdims=True) + floor**2)
-    return np.concatenate([profiles / length, floor / length], axis=1).astype(np.float32)
+    length = np.sqrt((profiles.astype(np.float64) ** 2).sum(1, keepdims=True) + _FLOOR**2)
+    return np.concatenate([profiles / length, _FLOOR / length], axis=1).astype(np.float32)
 
 
 def _peak(correlation: Floats) -> float:

@@ -38,6 +38,10 @@ class Predictor:
             TypeError: not such an image.
             InvalidOutput: NaN or Inf came out.
         """
+        if not isinstance(image, np.ndarray):
+            raise TypeError(
+                f"image: wanted a NumPy array, got {type(image).__name__} (as cv2.imread gives for what it can't read)"
+            )
         if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
             raise TypeError(f"image: wanted uint8 [H, W, 3] (BGR) or [H, W], got {image.dtype} {list(image.shape)}")
         image = np.ascontiguousarray(image)

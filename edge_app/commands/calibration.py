@@ -180,8 +180,11 @@ def _report_guard(args: argparse.Namespace, learnt: Learnt, used: int, unusable:
         return
     print_table(
         f"{args.out}: {product.name}, {len(product.detail)} references from {used} frames",
-        ("limit", "value"),
-        [(key, value) for key, value in section.limits.model_dump().items()],
+        ("limit", "value", "what it is"),
+        [
+            (key, getattr(section.limits, key), f"{info.title}: {info.description}")
+            for key, info in type(section.limits).model_fields.items()
+        ],
     )
 
 

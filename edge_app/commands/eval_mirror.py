@@ -68,14 +68,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
         return int(ExitCode.OK)
-    rows = [(key, _cell(value)) for key, value in document.items() if value is not None]
+    rows = [(key, value) for key, value in document.items() if value is not None]
     print_table(f"{args.pipeline.stem} on {args.pictures}", ("", ""), rows)
     people().print(
         "duty_cycle is this machine's; power_w_estimate follows from it and from decision.energy: an estimate, not"
         " measured" if decision.energy is not None else "duty_cycle is this machine's"
     )  # fmt: skip
     return int(ExitCode.OK)
-
-
-def _cell(value: object) -> object:
-    return ", ".join(f"{key} {count}" for key, count in value.items()) or "none" if isinstance(value, dict) else value

@@ -52,7 +52,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for column in columns:
         table.add_column(Text(column), overflow="fold")
     for row in rows:
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text(cell(value)) for value in row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH_IN_PIPES
@@ -60,6 +60,17 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         console.print(table)
     sys.stdout.write(drawn.get())
     sys.stdout.flush()
+
+
+def cell(value: object) -> str:
+    """A value as a table shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {cell(count)}" for key, count in value.items() if count is not None) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value)) or "-"
+    return "-" if value is None else str(value)
 
 
 def add_plot_argument(parser: argparse.ArgumentParser, what: str) -> None:

@@ -122,14 +122,5 @@ def tell_end(board: Board, *, as_json: bool) -> None:
         print_json(documents.get("", {"lines": documents}))
         return
     for node, document in documents.items():
-        rows = [(key, cell(value)) for key, value in document.items() if value is not None]
+        rows = [(key, value) for key, value in document.items() if value is not None]
         print_table(f"Summary {node}".strip(), ("", ""), rows)
-
-
-def cell(value: object) -> object:
-    """A value as a table shows it."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {cell(count)}" for key, count in value.items() if count is not None) or "-"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return value

@@ -246,6 +246,8 @@ def test_load_in_one_line(toy_model: Path) -> None:
     assert len(package.load(toy_model)(toys.detector_picture([]))) == 0
     with pytest.raises(TypeError, match="wanted uint8"):
         package.load(toy_model)(toys.detector_picture([]).astype("float32"))
+    with pytest.raises(TypeError, match="wanted a NumPy array, got NoneType"):
+        package.load(toy_model)(cv2.imread("no such picture.png"))
 
 
 def test_every_command_of_the_help_has_help_of_its_own() -> None:

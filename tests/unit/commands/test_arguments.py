@@ -154,3 +154,10 @@ def test_brackets_in_a_table_are_text(capsys: pytest.CaptureFixture[str]) -> Non
     assert "[red]" in shown
     assert "[[client]]" in shown
     assert "[/]" in shown
+
+
+def test_a_table_has_no_python_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("a", {"LATE": 2, "OK": 30}), ("b", ["x", 1.5]), ("c", True), ("d", None), ("e", {}), ("f", (0.5, 1.0))]
+    print_table("", ("", ""), rows)
+    shown = [line.split("│")[2].strip() for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert shown == ["LATE 2, OK 30", "x, 1.5", "yes", "-", "-", "0.5, 1.0"]

@@ -277,14 +277,10 @@ def _band(profile: Floats, contrast: float) -> Floats:
 @lru_cache(maxsize=8)
 def _bands(size: int) -> Floats:
     """[SAMPLES, size]: what each value of a profile adds to each of its band. By einsum it stays on this thread."""
-    edges = np.linspace(0, size, SAMPLES + 1)
-    bands = []
-    for one in np.eye(size):
-        sums = np.concatenate([[0.0], np.cumsum(one)])
-        means = np.diff(np.interp(edges, np.arange(size + 1), sums)) / np.diff(edges)
-        fine = _smoothed(means, FINE)
-        bands.append(fine - _smoothed(fine, COARSE))
-    return np.ascontiguousarray(np.transpose(bands), np.float32)
+    edges, pixels = np.linspace(0, size, SAMPLES + 1), np.arange(size)[:, None]
+    shared = np.minimum(pixels + 1, edges[1:]) - np.maximum(pixels, edges[:-1])
+    fine = _smoothed(np.maximum(shared, 0) / np.diff(edges), FINE)
+    return np.ascontiguousarray((fine - _smoothed(fine, COARSE)).T, np.float32)
 
 
 def _ripple(profile: Floats) -> float:
@@ -293,10 +289,13 @@ def _ripple(profile: Floats) -> float:
 
 
 def _smoothed(values: npt.NDArray[np.floating], window: int) -> npt.NDArray[np.float64]:
-    """Running mean; beyond its ends a profile goes on as it ended."""
+    """Running mean along the last axis; beyond its ends a profile goes on as it ended."""
     before, after = window // 2, window - 1 - window // 2
-    padded = np.concatenate([np.full(before, values[0]), values, np.full(after, values[-1])])
-    return np.convolve(padded, np.full(window, 1 / window), "valid")
+    ends = values[..., :1].repeat(before, -1), values, values[..., -1:].repeat(after, -1)
+    sums = np.cumsum(np.concatenate(ends, -1), -1, dtype=np.float64)
+    means = sums[..., window - 1 :] / window
+    means[..., 1:] -= sums[..., :-window] / window
+    return means
 
 
 def _in_blocks(profiles: Floats) -> Floats:

@@ -30,6 +30,8 @@ STATUS_REASONS = {
 }
 POLL_S = 0.05
 MOST_TRIGGERS_WAITING = 64
+USUAL_WAY_US = 20_000
+"""Of a trigger from its sender to here; two clocks agree no better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +198,12 @@ class Admission:
 
     # -- triggers that come over the wire ---------------------------------------------------------------------------
 
-    def trigger(self, trigger_id: int, part_id: str | None, budget_us: int | None) -> None:
+    def trigger(
+        self, trigger_id: int, part_id: str | None, budget_us: int | None, asked_utc_us: int | None = None
+    ) -> None:
         """A picture is to be taken now. Its result comes whatever happens; the ids of one run must rise.
+
+        `asked_utc_us`: when its sender wanted it. One that a network, or a busy node, held up is as late as it is.
 
         Raises:
             ConfigError: the pipeline's camera triggers itself, or the id is not above the last one.
@@ -205,6 +211,9 @@ class Admission:
         if not self.by_command:
             raise ConfigError("this pipeline's camera triggers itself", wanted="limits.trigger: software")
         now, in_force = monotonic_us(), self.in_force
+        on_its_way_us = 0 if asked_utc_us is None else monotonic_to_utc_us(now) - asked_utc_us
+        if on_its_way_us > USUAL_WAY_US:
+            now -= on_its_way_us
         with self._triggered:
             if trigger_id <= self._last_trigger_id:
                 raise ConfigError(

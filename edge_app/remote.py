@@ -60,7 +60,7 @@ def _trigger(line: Line, request: Request) -> Reply:
     if not line.admission.by_command:
         raise RefusedError(Code.UNAVAILABLE, "this pipeline's camera triggers itself: wanted limits.trigger: software")
     try:
-        line.admission.trigger(args["trigger_id"], args.get("part_id"), args.get("budget_us"))
+        line.admission.trigger(args["trigger_id"], args.get("part_id"), args.get("budget_us"), args.get("t_us"))
     except ConfigError as error:
         remedy = f"; {error.remedy}" if error.remedy else ""
         raise RefusedError(Code.CONFLICT, f"{error.what}: wanted {error.wanted}{remedy}") from error

@@ -50,6 +50,10 @@ class NodeClock:
             return own_utc_us
         return monotonic_us + (self._best.low_us + self._best.high_us) // 2
 
+    def latest_utc_us(self, monotonic_us: int) -> int | None:
+        """What the node's UTC is now at most; None without a sample."""
+        return None if self._best is None else monotonic_us + self._best.high_us
+
 
 class Liveness:
     """Heartbeats, and heartbeats of a second node with the same name."""

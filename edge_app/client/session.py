@@ -172,8 +172,12 @@ class Session:
         """Asks the node; `answer` has the reply when it is there. It is sent again until then, which is harmless.
 
         But for a trigger: once its `budget_us` is over the node would take a picture of whatever stands there by then,
-        with a new budget. So it is not sent (again) after that, and may stay without an answer.
+        with a new budget. So it is not sent (again) after that, and may stay without an answer; and it says when it
+        was wanted, for it may be held up on its way.
         """
+        t_us = self.clock.latest_utc_us(now_us)
+        if command == "trigger" and t_us is not None:
+            fields = {"t_us": t_us, **fields}
         asked = self._ask(command, fields, now_us)
         if command == "trigger" and isinstance(fields.get("budget_us"), int):
             asked.not_after_us = now_us + fields["budget_us"]

@@ -109,12 +109,13 @@ COMMANDS: dict[str, Command] = {
     ),
     "trigger": Command(
         Role.CONTROLLER,
-        "take a picture now; budget_us is the time for its verdict",
+        "take a picture now; budget_us is the time for its verdict; t_us, by this node's clock, when it was asked for",
         True,
         {
             "trigger_id": TRIGGER_ID,
             "part_id": Argument(str, required=False),
             "budget_us": Argument(int, required=False, low=1, high=60_000_000),
+            "t_us": Argument(int, required=False),
         },
     ),
     "prepare_recipe": Command(Role.CONTROLLER, "load a recipe beside the one in force", True, RECIPE),

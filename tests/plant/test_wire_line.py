@@ -179,6 +179,31 @@ def test_keys_made_by_the_command_open_the_node_and_sighup_closes_it(
         assert node.end() == 0
 
 
+def test_a_trigger_that_was_held_up_on_its_way_is_late(tmp_path: Path, toy_model: Path) -> None:
+    """It was answered by a picture of whatever stood there by then: a PASS, live and in time, of another part."""
+    node = WholeNode(tmp_path, toy_model)
+    text = node.file.read_text().replace("deadline_ms: 2000", "deadline_ms: 60000, trigger: software")
+    node.file.write_text(text.replace(", rate_fps: 50", ""))
+    node.start()
+    try:
+        with node.line() as line:
+            until(lambda: line.next(0.05) is None and (line.heartbeat or {}).get("mode") == "RUNNING")
+            until(lambda: line.next(0.05) is None and line._session.clock.known)
+            line.command("trigger", trigger_id=1)
+            (first,) = take(line, 1)
+            node.send(signal.SIGSTOP)  # or the network's switch is started again
+            line._ask("trigger", {"trigger_id": 2, "budget_us": 1_000_000})  # as `command` does, and it waits on
+            assert line.next(1.2) is None
+            node.send(signal.SIGCONT)
+            (held_up,) = take(line, 1)
+            line.command("trigger", trigger_id=3)
+            (after,) = take(line, 1)
+        assert (held_up.trigger_id, held_up.reason) == (2, "LATE")
+        assert {(one.trigger_id, one.reason) for one in (first, after)} == {(1, "OK"), (3, "OK")}
+    finally:
+        assert node.end() == 0
+
+
 def test_the_controller_that_ships_runs_a_real_line(
     tmp_path: Path, toy_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

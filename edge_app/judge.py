@@ -66,6 +66,7 @@ def make_recipe(
     labels: tuple[str, ...],
     score: Mapping[str, float] | None = None,
     marginal: Mapping[str, float] | None = None,
+    where: str | None = None,
 ) -> Recipe:
     """Resolves the recipe of a pipeline against a model.
 
@@ -74,6 +75,7 @@ def make_recipe(
         labels: of the model.
         score: the manifest's operating scores, where the recipe names none.
         marginal: the manifest's lower edge of the grey band, likewise.
+        where: the recipe's file, for errors.
 
     Raises:
         ConfigError: a rule for a label that the model has not, or a grey band above its score.
@@ -81,6 +83,7 @@ def make_recipe(
     if unknown := sorted(set(judge.classes) - set(labels)):
         raise ConfigError(
             f"judge.classes names labels that the model has not: {', '.join(unknown)}",
+            where=where,
             wanted=f"labels out of {', '.join(labels)}",
             remedy="rename the rule, or remove it",
         )
@@ -97,6 +100,7 @@ def make_recipe(
         if lower > upper and (rule.marginal is not None or judge.default.marginal is not None):
             raise ConfigError(
                 f"the grey band of {label} starts above its score",
+                where=where,
                 wanted=f"marginal <= {upper:g}",
                 got=f"{lower:g}",
                 remedy=f"lower judge.classes.{label}.marginal",

@@ -67,7 +67,8 @@ class Recipes:
             self._more.append("" if manifest.operating is None else manifest.operating.model_dump_json())
         self.own = self._prepare(name, pipeline.judge)
         self.others = {other: self.load(other) for other in pipeline.recipes}
-        rules = [self._rules(pipeline.judge), *(self._rules(self._read(other)) for other in pipeline.recipes)]
+        rules = [self._rules(name, pipeline.judge)]
+        rules += [self._rules(other, self._read(other)) for other in pipeline.recipes]
         needed = [one.thresholds for one in rules]
         if card.task == "detect" and card.manifest is not None and card.manifest.canary is not None:
             needed.append(firm_scores(card))
@@ -84,7 +85,7 @@ class Recipes:
             return self.own
         section = self._read(name)
         thresholds = getattr(self, "thresholds", None)
-        if thresholds is not None and bool((self._rules(section).thresholds < thresholds).any()):
+        if thresholds is not None and bool((self._rules(name, section).thresholds < thresholds).any()):
             raise ConfigError(f"recipe {name} asks for lower scores than this run decodes", remedy="restart the node")
         return self._prepare(name, section)
 
@@ -98,11 +99,13 @@ class Recipes:
             raise ConfigError(f"there is no recipe {name!r}", wanted=", ".join([self._name, *self._files]), got=name)
         return validate(read_yaml(file), RecipeFile).judge
 
-    def _rules(self, section: Judge) -> Recipe:
-        return make_recipe(section, self._card.labels, self._card.score, self._card.marginal)
+    def _rules(self, name: str, section: Judge) -> Recipe:
+        file = self._files.get(name)
+        where = None if file is None else str(file)
+        return make_recipe(section, self._card.labels, self._card.score, self._card.marginal, where)
 
     def _prepare(self, name: str, section: Judge) -> Prepared:
-        rules = self._rules(section)
+        rules = self._rules(name, section)
         guard, labels = make_guard(section.guard), self._card.labels  # first: it says what is wrong with the file
         rev = revision(section, rules, *self._more)
         if self._decision is None and self._detector is not None:

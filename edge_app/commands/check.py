@@ -3,6 +3,7 @@
 examples:
   edge_app check pipelines/defect.yaml
   edge_app check pipelines/defect.yaml --set runtime.provider=qnn --set runtime.soc=qcs8550
+  edge_app check /etc/edge_app/hall2                    a folder: the lines of one board
   edge_app check --schema > pipeline.schema.json        for editors that complete YAML
 
 It loads the model. While a line of this board uses the NPU: --set runtime.provider=cpu
@@ -19,14 +20,15 @@ from pydantic import BaseModel
 
 from edge_app.commands.arguments import add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
-from edge_app.config.load import load_pipeline
+from edge_app.config.lines import load_lines
 from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError, ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `edge_app check`."""
-    parser.add_argument("file", nargs="?", type=Path, help="pipeline YAML")
+    parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="pipeline YAML, or a folder of them;"
+                        " of several, also whether they can run as lines of one board")  # fmt: skip
     add_overrides(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of pipelines and stop")
     add_json_argument(parser)
@@ -37,33 +39,34 @@ def run(args: argparse.Namespace) -> int:
     if args.schema:
         print_json(Pipeline.model_json_schema())
         return int(ExitCode.OK)
-    if args.file is None:
+    if not args.files:
         raise ConfigError("which pipeline?", wanted="edge_app check FILE", got="no file")
-    pipeline = load_pipeline(args.file, args.overrides)
-    facts = check(pipeline)
+    checked = [(file, line, check(line, file)) for file, line in load_lines(args.files, args.overrides)]
     if args.json:
-        print_json({"ok": True, "file": str(args.file), "pipeline": pipeline.model_dump(mode="json"), **facts})
+        told = [{"file": str(file), "pipeline": line.model_dump(mode="json"), **facts} for file, line, facts in checked]
+        print_json({"ok": True, **(told[0] if len(told) == 1 else {"lines": told})})
         return int(ExitCode.OK)
-    rows = list(described(pipeline, ()))
-    print_table(f"{args.file}: resolved", ("key", "value", "what it is"), rows)
-    print_table("What it comes to", ("", ""), [(key, shown(value)) for key, value in facts.items()])
+    for file, line, facts in checked:
+        print_table(f"{file}: resolved", ("key", "value", "what it is"), list(described(line, ())))
+        print_table("What it comes to", ("", ""), [(key, shown(value)) for key, value in facts.items()])
     people().print("ok: everything that can be checked without a camera holds", style="green")
     return int(ExitCode.OK)
 
 
-def check(pipeline: Pipeline) -> dict[str, Any]:
-    """Everything that `edge_app --pipeline` would refuse, but for what it takes a camera, free ports or keys to tell.
+def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
+    """All that `edge_app --pipeline` would refuse, but for what it takes a camera, free ports or keys to tell.
 
     Raises:
         EdgeAppError: the first thing that does not hold.
     """
+    from edge_app.app import recipe_name
     from edge_app.judge import make_recipe
     from edge_app.model import resolve_for
     from edge_app.placed import place_model
 
     card = resolve_for(pipeline)
-    rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
-    placed = place_model(pipeline, card)
+    rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal, str(file))
+    placed = place_model(pipeline, card, recipe_name(file))
     simulated = placed.simulated or pipeline.limits.pacing == "offline"
     try:
         refuse_open_addresses(pipeline, simulated)

@@ -214,6 +214,29 @@ def test_check_refuses_what_the_start_refuses(pipeline: Path, setting: str, part
     failed(edge_app("--pipeline", pipeline, "--set", setting), 2, part)
 
 
+def test_check_of_a_recipe_names_its_file_and_whose_name_it_has(pipeline: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("judge: {classes: {bolt: {score: 0.5}}}\n")
+    failed(edge_app("check", pipeline, "--set", "recipes.b=other.yaml"), 2, "other.yaml: judge.classes", "bolt")
+    (tmp_path / "other.yaml").write_text("judge: {classes: {other: {score: 0.5, marginal: 0.6}}}\n")
+    failed(edge_app("check", pipeline, "--set", "recipes.b=other.yaml"), 2, "other.yaml: the grey band of other")
+    failed(edge_app("check", pipeline, "--set", f"recipes.{pipeline.stem}=other.yaml"), 2, "own recipe")
+
+
+def test_check_of_a_folder_checks_the_lines_of_a_board(pipeline: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "hall"
+    folder.mkdir()
+    text = pipeline.read_text()
+    for name in ("l1", "l2"):
+        (folder / f"{name}.yaml").write_text(text)
+    failed(edge_app("check", folder), 2, "l2.yaml", "l1.yaml")
+    (folder / "l2.yaml").write_text(f"station: {{line: l2}}\n{text}")
+    told = edge_app("check", folder, "--json", "--set", "results.publish=null", "--set", "results.commands=null")
+    assert told.returncode == 0, told.stderr
+    lines = json.loads(told.stdout)["lines"]
+    assert [Path(line["file"]).name for line in lines] == ["l1.yaml", "l2.yaml"]
+    assert {line["model"] for line in lines} == {json.loads(edge_app("check", pipeline, "--json").stdout)["model"]}
+
+
 def test_every_key_of_the_schema_is_described() -> None:
     schema = json.loads(edge_app("check", "--schema").stdout)
 

@@ -155,4 +155,4 @@ def test_check_takes_the_member_that_the_line_takes(family: Path, tmp_path: Path
     made = colours.pipeline(
         tmp_path, camera={"type": "synthetic"}, model={"path": str(family)}, preprocess={}, gate=None
     )
-    assert check(made)["model"] == "net-96x96"
+    assert check(made, Path("mine.yaml"))["model"] == "net-96x96"

@@ -151,6 +151,10 @@ class App:
     def keep(self, prepared: Prepared) -> bool:
         """Has the next start take this recipe, or raises the alarm that it will not. Waits for the disk."""
         failure = self._kept.keep(prepared)
+        try:
+            self.updates.store.hold()  # it may have been made just now
+        except EdgeAppError as error:
+            failure = f"{error.what}: {error.got}"
         text = f"recipe {prepared.name} is in force, but the next start may take another one: {failure}"
         self.outlet.alarm(RECIPE_ALARM, failure is not None, text, "free some space, then activate it again")
         return failure is None

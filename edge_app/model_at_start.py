@@ -22,10 +22,12 @@ def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None
     store that can't say which one is in force.
 
     Raises:
+        RuntimeFault: another process has the store.
         EdgeAppError: the pipeline's own can't be had.
     """
     store, alarms = store_of(pipeline, name), list[StartAlarm]()
     versions: tuple[str, ...] = ()
+    store.hold()
     try:
         versions = store.in_force()
     except ModelError as error:

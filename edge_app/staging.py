@@ -44,6 +44,7 @@ class Staging:
 
         Raises:
             ModelError: the list can't be used, or there is no room.
+            RuntimeFault: another process has the store.
         """
         files = frozenset(read_sums(sums))
         version = version_of(name, sums)
@@ -53,6 +54,7 @@ class Staging:
             return version, True
         try:
             self._folder.mkdir(parents=True)
+            self._store.hold()
             free = shutil.disk_usage(self._folder).free
         except OSError as error:
             raise self._unwritable(error) from error

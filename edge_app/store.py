@@ -29,7 +29,8 @@ from edge_app.canary import SYNTHETIC
 from edge_app.config.manifest import MANIFEST_FILE, Artifact, Manifest
 from edge_app.config.pipeline import Pipeline
 from edge_app.durable import replace_durably
-from edge_app.errors import ModelError
+from edge_app.errors import ModelError, RuntimeFault
+from edge_app.file_lock import HeldError, take_lock
 from edge_app.model import check_digest, sha256_of
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ SUMS_FILE = "SHA256SUMS"
 INCOMING = "incoming"
 KEPT_BEFORE = 2
 KEPT_OTHERS = 2
+_held: dict[Path, int] = {}
+"""Stores that this process holds, and the descriptors of their locks."""
 _SAFE = re.compile(r"^\w[\w.-]*(/\w[\w.-]*)*$", re.ASCII)
 _SUM = re.compile(r"^([0-9a-f]{64})  (.+)$")
 _VERSION = re.compile(r"^[a-z0-9][a-z0-9_-]*@[0-9a-f]{12}$")
@@ -99,6 +102,28 @@ class ModelStore:
     folder: Path
     own: Path
     """The model that the pipeline's YAML names. When that is changed, the YAML has the last word."""
+
+    def hold(self) -> None:
+        """From here to its end only this process uses the store. Where there is none yet, nothing happens.
+
+        Raises:
+            RuntimeFault: another process has it: each would start with what was activated at the other.
+        """
+        folder = self.folder.absolute()
+        if folder in _held or not folder.is_dir():
+            return
+        try:
+            _held[folder] = take_lock(folder)
+        except OSError as error:
+            log.warning("nothing keeps other processes from %s: %s", folder, error)
+        except HeldError as error:
+            raise RuntimeFault(
+                "another process keeps its recipe and its models here",
+                where=str(folder),
+                wanted="a place for each line; it is named by the pipeline's file, beside the journal",
+                got=str(error),
+                remedy="end it, or give this line another results.journal.path, update.store or file name",
+            ) from error
 
     def versions(self) -> list[str]:
         """The whole ones, pushed last first.

@@ -219,6 +219,26 @@ def test_a_recipe_that_was_activated_survives_a_power_cut(node: Controller, tmp_
     assert node.ask("status")["alarms"] == []
 
 
+def test_a_second_process_does_not_start_with_the_recipe_that_was_activated_at_the_first(
+    node: Controller, tmp_path: Path
+) -> None:
+    """Two lines whose files have the same name, started in one folder: nothing told it."""
+    recipes = {recipe["name"]: recipe["rev"] for recipe in node.ask("hello")["recipes"]}
+    lenient = {"name": "lenient", "rev": recipes["lenient"]}
+    assert node.ask("prepare_recipe", **lenient)["ok"]
+    assert node.ask("activate_recipe", **lenient)["kept"] is True
+    ports = [f"results.{key}=tcp://127.0.0.1:{free_port()}" for key in ("publish", "commands")]
+    words = ["--pipeline", "line.yaml", "--frames", "1", "--set", "limits.trigger=camera"]
+    words += [word for port in ports for word in ("--set", port)]
+    second = subprocess.run(
+        [sys.executable, "-P", "-m", "edge_app", *words], cwd=tmp_path, capture_output=True, text=True, timeout=90
+    )
+    assert second.returncode == 5, second.stderr
+    assert "another process keeps its recipe and its models here" in second.stderr
+    node.cut_power()  # a lock that outlived its holder would keep the line down
+    assert node.ask("status")["recipe"]["name"] == "lenient"
+
+
 def test_a_recipe_that_can_not_be_written_down_judges_all_the_same_and_is_told(
     node: Controller, tmp_path: Path
 ) -> None:

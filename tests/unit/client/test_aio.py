@@ -129,7 +129,7 @@ def test_a_command_that_was_cancelled_is_not_sent_when_the_node_comes() -> None:
             node.start()
             try:
                 await line.command("hello", timeout_s=60)  # asked after it: it would have been sent before
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 return started
             finally:
                 node.close()

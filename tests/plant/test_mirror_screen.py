@@ -113,8 +113,11 @@ def test_on_a_screen(node: App, tmp_path: Path, size: tuple[int, int]) -> None:
             assert await browser.ask("said.data !== at('label').textContent || said === at('label').firstChild")
             page = "document.documentElement"
             assert await browser.ask(f"{page}.scrollWidth <= innerWidth && {page}.scrollHeight <= innerHeight")
-            panel = await browser.ask("document.querySelector('#panel').getBoundingClientRect().height / innerHeight")
-            assert panel < 0.5, "the picture keeps the larger part"
+            height = "document.querySelector('#panel').getBoundingClientRect().height / innerHeight"
+            assert await browser.ask(height) < 0.5, "the picture keeps the larger part"
+            long = "shown = show; show = () => {}; say('Winterhandschuhe '.repeat(9)); " + height
+            assert await browser.ask(long) < 0.5, "and so it does beside a long label"
+            await browser.ask("show = shown; null")
             node.stop()
             await browser.until("!document.querySelector('#gone').hidden")
             assert await browser.ask("getComputedStyle(document.querySelector('#video')).visibility") == "hidden"

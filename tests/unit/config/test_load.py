@@ -8,7 +8,8 @@ import pytest
 
 from edge_app.config.camera import FolderCamera
 from edge_app.config.load import load_pipeline
-from edge_app.errors import ConfigError
+from edge_app.errors import ConfigError, EdgeAppError
+from edge_app.model import resolve
 
 GOOD = """\
 station: {line: l1, station: st3}
@@ -159,8 +160,14 @@ def test_a_judged_region_in_which_nothing_could_be_found_is_refused(pipeline_fil
 def test_links_in_a_circle_are_one_error(pipeline_file: Path) -> None:
     (pipeline_file.parent / "loop").symlink_to("loop")
     pipeline_file.write_text(GOOD.replace("../models/pcb-defect", "loop"))
-    assert "loop" in str(error_of(pipeline_file))
-    error_of(pipeline_file, f"model.path={pipeline_file.parent / 'loop'}")
+
+    def model(overrides: list[str]) -> None:
+        pipeline = load_pipeline(pipeline_file, overrides)
+        resolve(pipeline.model, pipeline.preprocess)  # from Python 3.13 on it comes so far, and finds nothing there
+
+    for overrides in ([], [f"model.path={pipeline_file.parent / 'loop'}"]):
+        with pytest.raises(EdgeAppError, match="loop"):
+            model(overrides)
 
 
 @pytest.mark.parametrize(

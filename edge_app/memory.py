@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import os
 import re
 from pathlib import Path
 
@@ -34,7 +35,12 @@ def give_back() -> None:
 
 
 def begin_loading() -> None:
-    """A line is about to be imported and loaded: what that makes stays, and looking for garbage in it takes long."""
+    """A line is about to be imported and loaded: what that makes stays, and looking for garbage in it takes long.
+
+    numpy and OpenCV each bring an OpenBLAS, which starts a thread for every core; all of them spin for 0.1 s, and again
+    after each larger product. A line multiplies small matrices alone. To be called before numpy is imported.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()
 
 

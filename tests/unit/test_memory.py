@@ -1,5 +1,6 @@
 """Freed memory goes back to the system, and a line that starts does not load what it does not need. glibc only."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -83,3 +84,15 @@ with mmap.mmap(-1, 64_000_000) as held:
     print(round(resident_mb(os.getpid()) - before))
 """
     assert run(code) == pytest.approx([64], abs=2)
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2 or not os.path.isdir("/proc/self/task"), reason="one core, or no /proc")
+def test_what_a_line_imports_starts_no_thread_of_its_own():
+    (threads,) = run("""
+import os
+from edge_app import memory
+memory.begin_loading()
+import edge_app.app
+print(len(os.listdir("/proc/self/task")))
+""")
+    assert threads == 1, "BLAS libraries start one for each core, which spins"

@@ -101,12 +101,12 @@ class Mechanic:
     def self_test(self) -> str | None:
         """Runs the canary on the plan in use, now: None if it held, else what was wrong. Raises EdgeAppError.
 
-        A plan that fails it gets no further part until it was built again and proven.
+        A plan that fails it, by an exception too, gets no further part until it was built again and proven.
         """
         plan, before_us, self._tested_us = self._governor.last.plan, self._tested_us, monotonic_us()
         try:
             wrong = self._proven(plan)
-        except EdgeAppError as error:
+        except Exception as error:
             self._failed(Action(ActionKind.CANARY, plan), error)
             raise
         if wrong is not None:
@@ -158,7 +158,7 @@ class Mechanic:
             self._carry_out(action)
         if self._self_test_due():
             plan = self._governor.last.plan
-            with self._at(plan), suppress(EdgeAppError):  # it was told as an event
+            with self._at(plan), suppress(Exception):  # it was told as an event
                 self.self_test()
 
     def _self_test_due(self) -> bool:
@@ -194,11 +194,8 @@ class Mechanic:
                 log.log(
                     logging.INFO if wrong is None else logging.ERROR, "plan %s: canary: %s", plan, wrong or "as stored"
                 )
-        except EdgeAppError as error:
-            self._failed(action, error)
         except Exception as error:
-            log.exception("the mechanic failed at %s of plan %s", action.kind, plan)
-            self._failed(action, EdgeAppError(f"{type(error).__name__}: {error}"))
+            self._failed(action, error)
 
     def _load(self, plan: PlanKind) -> None:
         engine = self._openers[plan]()
@@ -233,7 +230,10 @@ class Mechanic:
                 times += engine.warm_up(work, 1, power_mode)
         return times
 
-    def _failed(self, action: Action, error: EdgeAppError) -> None:
+    def _failed(self, action: Action, error: Exception) -> None:
+        if not isinstance(error, EdgeAppError):
+            log.error("the mechanic failed at %s of plan %s", action.kind, action.plan, exc_info=error)
+            error = EdgeAppError(f"{type(error).__name__}: {error}")
         log.error("plan %s: %s failed: %s", action.plan, action.kind, error)
         self.errors[action.plan] = error
         kind = EventKind.LOAD_FAILED if action.kind is ActionKind.LOAD else EventKind.CANARY_FAILED

@@ -32,8 +32,10 @@ from edge_app.bench.running import (
 )
 from edge_app.bench.timing import compared
 from edge_app.bench.ultralytics_loop import same_detections, ultralytics_loop
+from edge_app.config.load import load_pipeline
 from edge_app.engine import Engine, Work
-from edge_app.frame_guard import measure_frame
+from edge_app.frame_guard import load_products, measure_frame
+from edge_app.guard import check
 from edge_app.model import resolve
 from edge_app.placed import place_model
 from edge_app.summary import nearest_rank
@@ -56,13 +58,36 @@ def figures(options: Options) -> Iterator[Figures]:
         pictures = Path(name)
         write_pictures(pictures)
         parts: dict[str, Callable[[Options, Path], Figures]] = {
-            "host_null_1080p": null_session, "host_stubbed": beside_stubbed_ultralytics,
+            "host_guard": guard_check, "host_null_1080p": null_session, "host_stubbed": beside_stubbed_ultralytics,
             "host_cpu": beside_ultralytics, "pipelined_1_camera": pipelined, "pipelined_4_cameras": four_cameras,
             "overload": overload, "memory_cpu_plan": resident,
         }  # fmt: skip
         for key, part in parts.items():
             if key.startswith(options.only):
                 yield part(options, pictures)
+
+
+def guard_check(options: Options, _pictures: Path) -> Figures:
+    """CPU time of the comparison with the pipeline's references, which the other figures of a host are without.
+
+    `accepted`: share of the drawn boards that the guard lets through.
+    """
+    file = load_pipeline(options.pipeline, list(options.overrides)).judge.guard
+    products = [] if file is None else load_products(file)
+    with tempfile.TemporaryDirectory() as name:
+        write_pictures(Path(name), 640, 640)
+        boards = [(measure_frame(frame), (frame.width, frame.height)) for frame in frames_of(Path(name))]
+    cpu_ms, findings = [], []
+    for turn in range(options.rounds):
+        measures, size = boards[turn % len(boards)]
+        start_ns = time.thread_time_ns()
+        findings.append(check(measures, products, size))
+        cpu_ms.append((time.thread_time_ns() - start_ns) / 1e6)
+    references = sum(len(product.detail) for product in products)
+    return Figures("host_guard", f"frame guard: a measured 640x640 board beside {references} references", {
+        "cpu_ms": round(median(cpu_ms), 4),
+        "accepted": round(findings.count(None) / len(findings), 3),
+    })  # fmt: skip
 
 
 def null_session(options: Options, pictures: Path) -> Figures:

@@ -37,6 +37,7 @@ from edge_app.commands.arguments import above_zero, add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.camera import MirrorCamera
 from edge_app.config.load import load_pipeline
+from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError, ExitCode, RuntimeFault
 from edge_app.memory import resident_mb
 
@@ -167,6 +168,8 @@ def soaked(soak: Soak, args: argparse.Namespace, on_disk: bool) -> tuple[int, Ma
 
 def command(soak: Soak, args: argparse.Namespace) -> list[str]:
     """The line, with everything around it replaced."""
+    pipeline = load_pipeline(args.pipeline, args.overrides)
+    soak.drawn = isinstance(pipeline.camera, MirrorCamera)
     settings = (
         *camera(soak, args), f"results.publish={soak.publish}", f"results.commands={soak.commands}",
         "results.security.key=null", "results.security.clients=null", "results.evidence.path=null",
@@ -174,7 +177,7 @@ def command(soak: Soak, args: argparse.Namespace) -> list[str]:
         "limits.trigger=camera",
         f"scheduler.sysfs_root={soak.folder / 'sys'}", "runtime.timeout_ms=30000",
         "scheduler.drift.ratio=1000",  # a slow run here is another program's doing
-        *deadline(args.pipeline, args.overrides), *args.overrides,
+        *deadline(pipeline), *args.overrides,
     )  # fmt: skip
     load_pipeline(args.pipeline, settings)  # what is wrong with it is told here, not by the line's log
     words = [word for setting in settings for word in ("--set", setting)]
@@ -183,16 +186,15 @@ def command(soak: Soak, args: argparse.Namespace) -> list[str]:
 
 def camera(soak: Soak, args: argparse.Namespace) -> tuple[str, ...]:
     """Settings for what the line sees. Before a mirror a part would be nobody: one that is drawn draws on."""
-    soak.drawn = isinstance(load_pipeline(args.pipeline, args.overrides).camera, MirrorCamera)
     if soak.drawn:
         return (f"camera.visits={VISITS_A_MINUTE * math.ceil(args.minutes + START_S / 60)}",)
     pictures = f"camera.path={soak.folder / 'pictures'}"
     return "camera.type=folder", pictures, "camera.loop=true", f"camera.rate_fps={args.rate}"
 
 
-def deadline(file: Path, overrides: list[str]) -> tuple[str, ...]:
+def deadline(pipeline: Pipeline) -> tuple[str, ...]:
     """Settings for a pipeline that waits: parts of a soak come whether the line has time or not."""
-    if load_pipeline(file, overrides).limits.deadline_ms is not None:
+    if pipeline.limits.deadline_ms is not None:
         return ()
     return "limits.pacing=realtime", f"limits.deadline_ms={DEADLINE_MS:g}"
 

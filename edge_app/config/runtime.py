@@ -50,8 +50,9 @@ class Runtime(Section):
         60.0,
         ge=1,
         title="Self-test",
-        description="So often the plan in use must give the model's canary again, in a gap between parts: an NPU that"
-        " computes wrong raises no error. A plan that fails is out until it is proven; null: only at the command.",
+        description="So often the plan in use must give the model's canary again, in a gap between parts (without one"
+        " for as long again, beside them): an NPU that computes wrong raises no error. A plan that fails is out until"
+        " it is proven; null: only at the command.",
     )
     warmup_runs: int = Field(2, ge=0, le=100, title="Warm-up", description="Runs before the node is ready.")
 

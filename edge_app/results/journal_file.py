@@ -295,10 +295,8 @@ def _told_if_damage(error: sqlite3.Error, run: Run, damage: Callable[[str], None
 
 
 def _whole_between(connection: sqlite3.Connection, after_id: int, last_id: int, limit: int) -> list[tuple[int, bytes]]:
-    rows = connection.execute(
-        "SELECT id, body, crc FROM result WHERE id > ? AND id <= ? ORDER BY id", (after_id, last_id)
-    )
-    with closing(rows):
+    between = "SELECT id, body, crc FROM result WHERE id > ? AND id <= ? ORDER BY id"
+    with closing(connection.execute(between, (after_id, last_id))) as rows:
         return list(islice(((i & SEQ_MASK, body) for i, body, crc in rows if is_whole(body, crc)), limit))
 
 
@@ -323,12 +321,6 @@ def read_all(connection: sqlite3.Connection, run: int) -> Iterator[tuple[Row, in
     )
     for i, t_done_us, verdict, reason, body, crc in rows:
         yield Row(i & SEQ_MASK, t_done_us, verdict, reason, body), crc
-
-
-def read_notes(connection: sqlite3.Connection, run: int, seq: int) -> list[tuple[int, str]]:
-    """When and what was noted on a result."""
-    rows = connection.execute("SELECT t_us, text FROM note WHERE result_id = ? ORDER BY t_us", (result_id(run, seq),))
-    return list(rows)
 
 
 def size_bytes(connection: sqlite3.Connection) -> int:

@@ -197,6 +197,29 @@ def test_an_npu_that_goes_blind_without_an_error_is_found_by_its_self_test(toy_p
     assert "since the self-test before, may be wrong" in found[0].text
 
 
+def test_a_self_test_that_breaks_off_by_a_bug_counts_as_failed(toy_plans) -> None:
+    script, broke_off = FaultScript(), list[PlanKind]()
+    line: ToyLine
+
+    def bug(engine: Engine) -> str | None:
+        if engine.plan is HTP:
+            broke_off.append(HTP)
+            raise ValueError("nobody expected this")
+        return prove(engine)
+
+    def before(number: int) -> None:
+        if number == 10:
+            line.mechanic._prove = bug
+            until(lambda: bool(broke_off))
+
+    line = ToyLine(toy_plans, Parts(30, before), {HTP: script}, QUICK, self_test_s=0.1)
+    prove = line.mechanic._prove
+    results = line.run(120)
+    line.assert_every_part_has_its_own_verdict(results)
+    assert HTP in plans_of(results)[:10]
+    assert HTP not in plans_of(results)[15:]
+
+
 def test_a_self_test_waits_for_a_gap_between_parts_but_not_for_ever(toy_plans) -> None:
     line = ToyLine(toy_plans, Parts(1), self_test_s=0.2)
     mechanic, tests = line.mechanic, list[float]()

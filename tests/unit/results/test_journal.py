@@ -20,6 +20,12 @@ from edge_app.results import journal_file as jf
 from edge_app.verdict import Reason
 
 
+def notes_on(connection: sqlite3.Connection, run: int, seq: int) -> list[tuple[int, str]]:
+    of_one = "SELECT t_us, text FROM note WHERE result_id = ? ORDER BY t_us"
+    return list(connection.execute(of_one, (jf.result_id(run, seq),)))
+
+
+
 def test_the_epoch_is_on_the_disk_before_any_result(opened: Opened, file: Path) -> None:
     (run,) = runs(file)
     assert (run.epoch, run.node, run.oldest_seq, run.last_seq, run.ended_us) == (
@@ -120,7 +126,7 @@ def test_a_file_of_version_1_is_brought_up_to_date_with_its_results(file: Path) 
     opened.journal.close(PATIENCE_S)
     assert [(r.epoch, r.last_seq) for r in runs(file)] == [("old", 1), (opened.who.epoch, 1)]
     connection = jf.open_for_reading(file)
-    assert [text for _, text in jf.read_notes(connection, 2, 1)] == ["PASS came 12 ms after the deadline"]
+    assert [text for _, text in notes_on(connection, 2, 1)] == ["PASS came 12 ms after the deadline"]
     assert connection.execute("PRAGMA user_version").fetchone()[0] == len(jf.MIGRATIONS)
     connection.close()
 
@@ -177,7 +183,7 @@ def test_remarks_and_results_are_one_commit(tmp_path: Path) -> None:
         rows = [jf.Row(seq, 1, "UNKNOWN", "LATE", b"{}") for seq in range(1, 21)]
         jf.append(connection, run, rows, [jf.Note(seq, 2, "came late") for seq in range(1, 21)])
         assert statements.count("COMMIT") == 1
-        assert [jf.read_notes(connection, run, seq) for seq in (1, 20)] == [[(2, "came late")]] * 2
+        assert [notes_on(connection, run, seq) for seq in (1, 20)] == [[(2, "came late")]] * 2
 
 
 def test_a_newer_file_is_left_alone_and_told(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from edge_app.errors import ModelError
 from edge_app.model import check_digest
 from edge_app.store import INCOMING, SUMS_FILE, ModelStore, bound_files, files_of, read_sums, version_of
 
+log = logging.getLogger(__name__)
 LEAVE_FREE = 64 * 2**20
 """Bytes of the disk that belong to the journal."""
 
@@ -42,6 +44,8 @@ class Staging:
     def begin(self, name: str, sums: str, size: int) -> tuple[str, bool]:
         """A version is announced: its name, and whether it is in the store already. One that was half there is dropped.
 
+        One that is stored but damaged is received anew, and takes the damaged one's place.
+
         Raises:
             ModelError: the list can't be used, or there is no room.
             RuntimeFault: another process has the store.
@@ -49,8 +53,7 @@ class Staging:
         files = frozenset(read_sums(sums))
         version = version_of(name, sums)
         self._drop()
-        if version in self._store.versions():
-            self._store.checked(version)
+        if self._is_stored(version):
             return version, True
         try:
             self._folder.mkdir(parents=True)
@@ -65,6 +68,16 @@ class Staging:
             )  # fmt: skip
         self._incoming, self._received = Incoming(version, sums, files, size), 0
         return version, False
+
+    def _is_stored(self, version: str) -> bool:
+        if version not in self._store.versions():
+            return False
+        try:
+            self._store.checked(version)
+        except ModelError as error:
+            log.warning("%s is received anew: %s", version, error)
+            return False
+        return True
 
     def write(self, version: str, file: str, offset: int, data: bytes) -> None:
         """A part of a file; those of a file come in order, and one that comes again is written again.
@@ -130,6 +143,8 @@ class Staging:
                 for file in files:
                     sync(Path(folder, file))
                 sync(Path(folder))
+            if incoming.version in self._store.versions():
+                self._store.remove(incoming.version)  # the damaged one
             self._folder.rename(self._store.folder / incoming.version)
             sync(self._store.folder)
         except OSError as error:

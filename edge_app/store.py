@@ -4,6 +4,7 @@
         in_force.json               the version in force and those before it; absent: the pipeline's own model
         recipe.json                 the recipe in force (edge_app.recipe_kept); absent: the pipeline's own
         incoming/                   a version that is being received; worth nothing until it is whole
+        removed/                    one that is being deleted
         pcb-defect@3f9a1c2b7d4e/    a whole version: SHA256SUMS and the files that it lists
 
 A version is named by its content: the model's name, and the first 12 digits of SHA-256 over its SHA256SUMS (as
@@ -36,6 +37,7 @@ from edge_app.model import check_digest, sha256_of
 log = logging.getLogger(__name__)
 SUMS_FILE = "SHA256SUMS"
 INCOMING = "incoming"
+REMOVED = "removed"
 KEPT_BEFORE = 2
 KEPT_OTHERS = 2
 _held: dict[Path, int] = {}
@@ -209,9 +211,23 @@ class ModelStore:
         except ModelError as error:
             log.error("no old version is removed: %s", error)
             return []
-        for version in gone:
-            shutil.rmtree(self.folder / version, ignore_errors=True)
+        try:
+            for version in gone:
+                self.remove(version)
+        except OSError as error:
+            log.error("an old version stays: %s", error)
         return gone
+
+    def remove(self, version: str) -> None:
+        """Takes a version out of the store at once, and then gives its space back: half a version has no name.
+
+        Raises:
+            OSError: it stays.
+        """
+        removed = self.folder / REMOVED
+        shutil.rmtree(removed, ignore_errors=True)  # what a power cut left
+        (self.folder / version).rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
 
 def store_of(pipeline: Pipeline, name: str) -> ModelStore:

@@ -127,6 +127,40 @@ def test_a_damaged_version_gives_way_to_the_one_before_and_is_told(tmp_path: Pat
     assert (version, card.folder, len(alarms)) == (None, toy_model, 1)
 
 
+def test_a_damaged_version_is_whole_again_after_another_push(tmp_path: Path, toy_model: Path) -> None:
+    """The alarm says "push and activate it again"."""
+    store, files = ModelStore(tmp_path / "line.models", OWN), files_to_push(tmp_path, toy_model)
+    version = push(store, files)
+    for damage in ("more.bin", "SHA256SUMS"):
+        (store.folder / version / damage).write_bytes(b"other")
+        assert push(store, files) == version
+        assert (store.checked(version) / "more.bin").read_bytes() == files["more.bin"]
+    assert sorted(path.name for path in store.folder.iterdir()) == [version]
+
+
+def make_version(store: ModelStore, number: int) -> None:
+    """A whole version of many files, as a push leaves it."""
+    import hashlib
+
+    files = {"manifest.yaml": str(number).encode(), **{f"{n}.bin": b"" for n in range(500)}}
+    sums = write_sums({name: hashlib.sha256(data).hexdigest() for name, data in files.items()})
+    folder = store.folder / version_of("toy", sums)
+    folder.mkdir(parents=True)
+    for name, data in {**files, "SHA256SUMS": sums.encode()}.items():
+        (folder / name).write_bytes(data)
+
+
+def test_a_version_that_is_removed_is_whole_as_long_as_it_is_there(tmp_path: Path) -> None:
+    """Half of one would keep its name, be the one that was changed last, and so never go."""
+    store = ModelStore(tmp_path / "line.models", OWN)
+    for turn in range(6):
+        for number in range(4):
+            make_version(store, 10 * turn + number)
+        killed_at_random(lambda _number: str(store.forget_old(())), 1, seed=turn)
+        for version in store.versions():
+            store.checked(version)
+
+
 def test_a_version_that_can_not_be_read_gives_way_too(tmp_path: Path, toy_model: Path) -> None:
     """As of a bad block: /proc/self/mem is a file that is there, and gives an error where it is read."""
     made = pipeline(tmp_path, toy_model)

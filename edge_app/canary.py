@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -34,15 +35,16 @@ SYNTHETIC = re.compile(r"^synthetic product=(\d+) seed=(\d+)$")
 class Canary:
     """A picture, and what the float model found in it."""
 
-    def __init__(self, frame: Frame, expected: Found, firm: Scores) -> None:
+    def __init__(self, frame: Frame, expected: Found, firm: Scores, labels: Sequence[str]) -> None:
         """`firm` [C]: what is at or above its label's score must be found again, and nothing else well above it.
 
-        Of a classifier the score of the label that it gave must come again.
+        Of a classifier the score of the label that it gave must come again. `labels` [C]: their names.
 
         Raises:
             InvalidOutput: nothing that is expected is firm, so that any answer but a false alarm would do.
         """
-        self._frame, self._expected, self._firm = frame, expected, _checked(expected, firm)
+        self._frame, self._labels = frame, labels
+        self._expected, self._firm = expected, _checked(expected, firm, labels)
 
     def prove(self, engine: Engine) -> str | None:
         """Runs the picture on an engine. None if what was found is what was stored, else what differs.
@@ -56,9 +58,9 @@ class Canary:
         engine.run(work, PowerMode.BURST if on_npu else PowerMode.NONE)
         found = engine.result(work)
         if isinstance(found, Classes) and isinstance(self._expected, Classes):
-            return difference_of_classes(self._expected, found)
+            return difference_of_classes(self._expected, found, self._labels)
         if isinstance(found, Detections) and isinstance(self._expected, Detections):
-            return difference(self._expected, found, self._firm)
+            return difference(self._expected, found, self._firm, self._labels)
         raise InvalidOutput(
             "the canary is another kind of model's",
             wanted=type(self._expected).__name__.lower(),
@@ -66,52 +68,53 @@ class Canary:
         )
 
 
-def _checked(expected: Found, firm: Scores) -> Scores:
+def _checked(expected: Found, firm: Scores, labels: Sequence[str]) -> Scores:
     if isinstance(expected, Classes):
         if expected.scores.max() < NAMED_AT:
             raise InvalidOutput(
                 "the canary proves nothing: the model is not sure what its picture shows",
                 wanted=f"a label with a score of at least {NAMED_AT}",
-                got=f"label {expected.best} with {expected.scores.max():.3f}",
+                got=f"{labels[expected.best]} with {expected.scores.max():.3f}",
                 remedy="record one that it is sure of: edge_app model canary NAME --picture P",
             )
         return firm
     if not (expected.scores >= firm[expected.labels]).any():
-        best = f"{expected.scores.max():.3f}, label {expected.labels[0]}" if len(expected) else "nothing found"
+        best = f"{labels[expected.labels[0]]} with {expected.scores.max():.3f}" if len(expected) else "nothing found"
+        wanted = ", ".join(f"{label} with {score:.3f}" for label, score in zip(labels, firm, strict=True))
         raise InvalidOutput(
             "the canary proves nothing: no detection in its picture reaches the score at which its label FAILs",
-            wanted=f"at least one, by label: {', '.join(f'{score:.3f}' for score in firm)}",
-            got=f"best: {best}",
+            wanted=f"at least one of {wanted}",
+            got=best,
             remedy="record one with a clear defect: edge_app model canary NAME --picture P",
         )
     return firm
 
 
-def difference(expected: Detections, found: Detections, firm: Scores) -> str | None:
+def difference(expected: Detections, found: Detections, firm: Scores, labels: Sequence[str]) -> str | None:
     """What of two lists of detections does not belong together; None if nothing.
 
     Args:
         expected: what was stored.
         found: what a plan found now.
         firm: [C] by label, what is well above or below is no matter of luck.
+        labels: [C] their names.
     """
     for one, other, what in ((expected, found, "not found again"), (found, expected, "found, but not stored")):
         slack = 0.0 if one is expected else SCORE_TOLERANCE
         for index in np.flatnonzero(one.scores >= firm[one.labels] + slack):
             if not _has(other, one, int(index)):
-                return (
-                    f"label {one.labels[index]} at {one.scores[index]:.2f}, box {one.boxes_px[index].tolist()}: {what}"
-                )
+                label, box = labels[one.labels[index]], one.boxes_px[index].tolist()
+                return f"{label} with {one.scores[index]:.2f}, box {box}: {what}"
     return None
 
 
-def difference_of_classes(expected: Classes, found: Classes) -> str | None:
+def difference_of_classes(expected: Classes, found: Classes, labels: Sequence[str]) -> str | None:
     """What of a classifier's scores for the canary's picture is not as it was stored; None if nothing."""
     label = expected.best
     was, now = float(expected.scores[label]), float(found.scores[label])
     if abs(now - was) <= SCORE_TOLERANCE:
         return None
-    return f"label {label} at {was:.2f}: now {now:.2f}, and label {found.best} at {found.scores.max():.2f}"
+    return f"{labels[label]} with {was:.2f}: now {now:.2f}, and {labels[found.best]} with {found.scores.max():.2f}"
 
 
 def _has(others: Detections, one: Detections, index: int) -> bool:
@@ -139,7 +142,7 @@ def load_canary(card: ModelCard) -> Canary | None:
     geometry = Plan(source_of(frame), tensor_of(card.input), fit_of(card.input)).geometry
     expected = decode(tuple(outputs.values()), geometry)
     try:
-        return Canary(frame, expected, firm)
+        return Canary(frame, expected, firm, card.labels)
     except InvalidOutput as error:
         remedy = error.remedy
         raise ModelError(error.what, where=str(file), wanted=error.wanted, got=error.got, remedy=remedy) from error
@@ -193,7 +196,7 @@ def record_canary(card: ModelCard, picture: str, file_name: str = "canary.npz") 
     engine.preprocess(frame, work)
     engine.run(work, PowerMode.NONE)
     found = engine.result(work)
-    Canary(frame, found, firm)  # one that proves nothing is refused before anything is written
+    Canary(frame, found, firm, card.labels)  # one that proves nothing is refused before anything is written
     file = card.folder / file_name
     arrays = {info.name: output for info, output in zip(session.outputs, work.binding.outputs, strict=True)}
     np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

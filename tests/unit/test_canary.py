@@ -27,7 +27,7 @@ from edge_app.runtime.cpu import open_cpu
 from edge_app.toolchain.described import Given
 from edge_app.toolchain.import_ import import_model, write_folder
 
-FIRM = np.array([0.3, 0.8], np.float32)
+FIRM, LABELS = np.array([0.3, 0.8], np.float32), ("scratch", "dent")
 FRAME = Frame(1, 1, 0, 0, FrameStatus.COMPLETE, PixelFormat.BGR8, 64, 64, np.zeros((64, 64, 3), np.uint8))
 
 
@@ -44,7 +44,7 @@ def found(*pairs: tuple[int, float], shift: float = 0.0) -> Detections:
     ("expected", "now", "said"),
     [
         (found((0, 0.5)), found((0, 0.45)), None),
-        (found((0, 0.5)), found(), "not found again"),
+        (found((0, 0.5)), found(), "scratch with 0.50, box [0.0, 0.0, 8.0, 8.0]: not found again"),
         (found((0, 0.5)), found((0, 0.2)), "not found again"),
         (found((0, 0.5)), found((0, 0.5), shift=5), "not found again"),
         (found((0, 0.5), (1, 0.7)), found((0, 0.5)), None),
@@ -55,15 +55,15 @@ def found(*pairs: tuple[int, float], shift: float = 0.0) -> Detections:
     ],
 )
 def test_each_label_is_held_to_its_own_score(expected: Detections, now: Detections, said: str | None) -> None:
-    differs = difference(expected, now, FIRM)
+    differs = difference(expected, now, FIRM, LABELS)
     assert (differs is None) if said is None else (differs is not None and said in differs)
 
 
 @pytest.mark.parametrize("weak", [found(), found((0, 0.29)), found((1, 0.79)), found((1, 0.79), (0, 0.1))])
 def test_a_canary_without_a_firm_detection_proves_nothing(weak: Detections) -> None:
     with pytest.raises(InvalidOutput, match="proves nothing"):
-        Canary(FRAME, weak, FIRM)
-    Canary(FRAME, found((0, 0.31)), FIRM)
+        Canary(FRAME, weak, FIRM, LABELS)
+    Canary(FRAME, found((0, 0.31)), FIRM, LABELS)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_classifier_must_give_its_canary_the_same_label_as_surely(colour_folde
     assert canary is not None
     engine = load(colour_folder)._engine
     assert canary.prove(engine) is None
-    for scores, said in (([0.0, 0.1, 0.9], "now 0.10, and label 2 at 0.90"), ([0.3, 0.7, 0.0], "now 0.70")):
+    for scores, said in (([0.0, 0.1, 0.9], "green with 1.00: now 0.10, and blue with 0.90"), ([0.3, 0.7, 0.0], "now 0.70")):
         engine.decode = lambda _outputs, _geometry, scores=scores: Classes(np.array(scores, np.float32))  # type: ignore[misc]
         assert said in str(canary.prove(engine))
     engine.decode = lambda _outputs, _geometry: Detections.none()

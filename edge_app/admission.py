@@ -42,6 +42,36 @@ class SoftwareTrigger:
     at_mono_us: int
 
 
+class FreeSlots:
+    """The slots that nobody uses. Last in, first out: the buffers of that one are still in the caches.
+
+    A deque beside a count of what is in it, both written in C: queue.LifoQueue takes a lock, and the GIL anew, several
+    times for a slot.
+    """
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        self._count: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def __len__(self) -> int:
+        return self._count.qsize()
+
+    def put(self, slot: Slot) -> None:
+        """Never blocks."""
+        self._slots.append(slot)
+        self._count.put(None)
+
+    def get(self, timeout_s: float) -> Slot:
+        """Waits for one. Raises queue.Empty."""
+        self._count.get(timeout=timeout_s)
+        return self._slots.pop()
+
+    def get_nowait(self) -> Slot:
+        """Raises queue.Empty."""
+        self._count.get_nowait()
+        return self._slots.pop()
+
+
 class Admission:
     """Reads the camera, frame by frame or trigger by trigger, on a thread of its own."""
 
@@ -52,7 +82,7 @@ class Admission:
         sealer: Sealer,
         timer: DeadlineTimer,
         limits: Limits,
-        free: queue.LifoQueue[Slot],
+        free: FreeSlots,
         admitted: Callable[[Slot], None],
         let_go: Callable[[Frame], None],
     ) -> None:
@@ -128,7 +158,7 @@ class Admission:
     def _wait_for_slot(self, stopping: threading.Event) -> Slot | None:
         while not stopping.is_set():
             try:
-                return self._free.get(timeout=POLL_S)
+                return self._free.get(POLL_S)
             except queue.Empty:
                 continue
         return None

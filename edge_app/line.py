@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from edge_app import threads
-from edge_app.admission import Admission
+from edge_app.admission import Admission, FreeSlots
 from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
@@ -69,7 +69,7 @@ class Line:
             bug=lambda error, slot, ticket: self._bug("inference", error, slot, ticket), broken=self._broken,
             gate=gate or NpuGate(), line=name,
         )  # fmt: skip
-        self._free: queue.LifoQueue[Slot] = queue.LifoQueue()  # last in, first out: its buffers are still in the caches
+        self._free = FreeSlots()
         self._to_guard: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_preprocess: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._to_judge: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
@@ -161,7 +161,7 @@ class Line:
     @property
     def queue_depth(self) -> int:
         """Frames in flight."""
-        return self._limits.slots - self._retired - self._free.qsize()
+        return self._limits.slots - self._retired - len(self._free)
 
     def oldest_us(self) -> int:
         """How long the frame that is longest in a slot has been there; 0: none is. For the watchdog."""

@@ -4,17 +4,22 @@
 #include "pixel.h"
 #include "scratch.h"
 
-static void sample(const ea_plan *plan, const uint8_t *frame, int32_t j, uint8_t *luma, uint8_t *across, uint8_t *down) {
+static uint8_t luma_at(const ea_plan *plan, const uint8_t *frame, int32_t x, int32_t y) {
+    uint8_t rgb[3];
+    ea_pixel(plan, frame, x, y, rgb);
+    return ea_sample_luma(rgb);
+}
+
+static int step(int a, int b) { return a > b ? a - b : b - a; }
+
+static void sample(const ea_plan *plan, const uint8_t *frame, int32_t j, const samples *to) {
     const ea_tap *y = &plan->y[j];
     for (int32_t i = 0; i < plan->spec.inner_w; i++) {
         const ea_tap *x = &plan->x[i];
-        uint8_t here[3], right[3], below[3];
-        ea_pixel_channels(plan, frame, x->p0, y->p0, here);
-        ea_pixel_channels(plan, frame, x->p1, y->p0, right);
-        ea_pixel_channels(plan, frame, x->p0, y->p1, below);
-        luma[i] = here[0];
-        across[i] = (uint8_t)(here[0] > right[0] ? here[0] - right[0] : right[0] - here[0]);
-        down[i] = (uint8_t)(here[0] > below[0] ? here[0] - below[0] : below[0] - here[0]);
+        const uint8_t here = luma_at(plan, frame, x->p0, y->p0);
+        to->luma[i] = here;
+        to->across[i] = (uint8_t)step(here, luma_at(plan, frame, x->p1, y->p0));
+        to->down[i] = (uint8_t)step(here, luma_at(plan, frame, x->p0, y->p1));
     }
 }
 

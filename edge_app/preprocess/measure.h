@@ -7,7 +7,7 @@
 
 #include "plan.h"
 
-enum { EA_MEASURE_COLUMNS = 640, EA_MEASURE_ROWS = 320 };
+enum { EA_MEASURE_COLUMNS = 640, EA_MEASURE_ROWS = 160 };
 
 typedef struct {
     double mean_luma, contrast, dark_fraction, bright_fraction, noise, sharpness, sharpness_x, sharpness_y, edge_fraction;
@@ -18,6 +18,11 @@ typedef struct {
 /* What ea_run makes with a plan of method EA_SAMPLE, to a gray tensor of at most EA_MEASURE_COLUMNS x EA_MEASURE_ROWS; here
  * by the scalar path. */
 void ea_measure_scalar(const ea_plan *plan, const uint8_t *frame, ea_measures *result, void *scratch);
+
+/* Where the samples of one row go: luma, step to the right, step down. */
+typedef struct {
+    uint8_t *luma, *across, *down;
+} samples;
 
 /* Of the steps of one direction, those from a size on. */
 typedef struct {

@@ -21,25 +21,20 @@ static const double LEAST_EDGE = 8.0, EDGE_OF_NOISE = 4 * 1.4826, EDGE_OF_CONTRA
 typedef struct {
     int32_t columns, rows, stride;
     uint8_t *luma, *across, *down;
-    uint32_t luma_column[EA_MEASURE_COLUMNS], across_column[EA_MEASURE_COLUMNS], luma_row[EA_MEASURE_ROWS], down_row[EA_MEASURE_ROWS];
+    uint16_t luma_column[EA_MEASURE_COLUMNS], across_column[EA_MEASURE_COLUMNS]; /* of at most EA_MEASURE_ROWS bytes */
+    uint32_t luma_row[EA_MEASURE_ROWS], down_row[EA_MEASURE_ROWS];
 } sampled;
 
-/* So many bytes fit a sum of 16 bits. */
-enum { ROWS_AT_ONCE = 256 };
-
-static void sample_rows(const ea_plan *plan, const uint8_t *frame, sampled *s, int32_t first, int32_t end) {
-    uint16_t luma_column[EA_MEASURE_COLUMNS] = {0}, across_column[EA_MEASURE_COLUMNS] = {0};
-    for (int32_t j = first; j < end; j++) {
-        uint8_t *luma = s->luma + j * s->stride, *across = s->across + j * s->stride, *down = s->down + j * s->stride;
-        sample(plan, frame, j, luma, across, down);
-        for (int32_t i = s->columns; i < s->stride; i++) luma[i] = across[i] = down[i] = 0;
-        s->luma_row[j] = (uint32_t)sum_of(luma, s->stride);
-        s->down_row[j] = (uint32_t)sum_of(down, s->stride);
-        add_to_words(luma_column, luma, s->stride);
-        add_to_words(across_column, across, s->stride);
+static void sample_rows(const ea_plan *plan, const uint8_t *frame, sampled *s) {
+    for (int32_t j = 0; j < s->rows; j++) {
+        const samples row = {s->luma + j * s->stride, s->across + j * s->stride, s->down + j * s->stride};
+        sample(plan, frame, j, &row);
+        for (int32_t i = s->columns; i < s->stride; i++) row.luma[i] = row.across[i] = row.down[i] = 0;
+        s->luma_row[j] = (uint32_t)sum_of(row.luma, s->stride);
+        s->down_row[j] = (uint32_t)sum_of(row.down, s->stride);
+        add_to_words(s->luma_column, row.luma, s->stride);
+        add_to_words(s->across_column, row.across, s->stride);
     }
-    for (int32_t i = 0; i < s->columns; i++) s->luma_column[i] += luma_column[i];
-    for (int32_t i = 0; i < s->columns; i++) s->across_column[i] += across_column[i];
 }
 
 static void sample_frame(const ea_plan *plan, const uint8_t *frame, void *scratch, sampled *s) {
@@ -50,8 +45,7 @@ static void sample_frame(const ea_plan *plan, const uint8_t *frame, void *scratc
     s->luma = scratch;
     s->across = s->luma + s->rows * s->stride;
     s->down = s->across + s->rows * s->stride;
-    for (int32_t j = 0; j < s->rows; j += ROWS_AT_ONCE)
-        sample_rows(plan, frame, s, j, j + ROWS_AT_ONCE < s->rows ? j + ROWS_AT_ONCE : s->rows);
+    sample_rows(plan, frame, s);
 }
 
 /* The least level that at most `most` of n bytes are above, sought from a guess: `reach` to the right side of it, then twice
@@ -79,9 +73,7 @@ static double slope(ea_edges e, double contrast) {
     return e.sum != 0 && contrast != 0 ? (double)e.squares / (double)e.sum / contrast : 0.0;
 }
 
-static void means(float *to, const uint32_t *sums, int32_t n, int32_t summed) {
-    for (int32_t i = 0; i < n; i++) to[i] = (float)((double)sums[i] / summed);
-}
+static float mean(uint32_t sum, int32_t summed) { return (float)((double)sum / summed); }
 
 static void measure_frame(const ea_plan *plan, const uint8_t *frame, ea_measures *m, void *scratch) {
     sampled s;
@@ -104,8 +96,12 @@ static void measure_frame(const ea_plan *plan, const uint8_t *frame, ea_measures
     m->sharpness_x = slope(x, m->contrast);
     m->sharpness_y = slope(y, m->contrast);
     m->edge_fraction = (double)both.count / (2 * points);
-    means(m->luma_columns, s.luma_column, s.columns, s.rows);
-    means(m->edge_columns, s.across_column, s.columns, s.rows);
-    means(m->luma_rows, s.luma_row, s.rows, s.columns);
-    means(m->edge_rows, s.down_row, s.rows, s.columns);
+    for (int32_t i = 0; i < s.columns; i++) {
+        m->luma_columns[i] = mean(s.luma_column[i], s.rows);
+        m->edge_columns[i] = mean(s.across_column[i], s.rows);
+    }
+    for (int32_t j = 0; j < s.rows; j++) {
+        m->luma_rows[j] = mean(s.luma_row[j], s.columns);
+        m->edge_rows[j] = mean(s.down_row[j], s.columns);
+    }
 }

@@ -1,21 +1,30 @@
 /* What measure_frame.h needs, in SIMD. Included after kernel_lanes.h. */
 #include "measure.h"
+#include "pixel.h"
 #include "scratch.h"
 
-/* Words of luma at tap 0 of one source row; not for Bayer. */
+/* Words of ea_sample_luma at tap 0 (even bytes) or tap 1 of each column, from pairs. */
+EA_INLINE ea_v sample_luma(const ea_v *c, int tap, int family) {
+    if (family == EA_MONO) return tap ? odd_bytes(c[0]) : even_bytes(c[0]);
+    const int one = tap ? 256 : 1;
+    const ea_v red = v_mul_pairs8(c[0], v_set16(EA_LUMA_RED * one)), green = v_mul_pairs8(c[1], v_set16(EA_LUMA_GREEN * one));
+    const ea_v blue = v_mul_pairs8(c[2], v_set16(EA_LUMA_BLUE * one));
+    return v_right16(v_add16(v_add16(red, green), v_add16(blue, v_set16(64))), 7);
+}
+
+/* The same at tap 0 of one source row; not for Bayer. */
 EA_INLINE ea_v first_luma(const ea_plan *p, const colour_factors *f, source_row r, int32_t g, int family, int narrow) {
     ea_v c[3], picked[3];
     const int channels = raw_taps(p, r, g, family, narrow, c);
-    if (!is_yuv(family)) return even_luma(c, family);
+    if (!is_yuv(family)) return sample_luma(c, 0, family);
     for (int i = 0; i < channels; i++) c[i] = even_bytes(c[i]);
     colour_picked(f, c[0], c[1], c[2], picked);
     for (int i = 0; i < channels; i++) c[i] = paired(picked[i], picked[i]);
-    return even_luma(c, family);
+    return sample_luma(c, 0, family);
 }
 
 /* One row of sample points: no weights, the taps themselves. */
-EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *luma, uint8_t *across, uint8_t *down,
-                          int family, int narrow) {
+EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, const samples *to, int family, int narrow) {
     const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
     const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
     const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);
@@ -26,28 +35,38 @@ EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, uin
         if (family == EA_FAMILY_BAYER) {
             bayer_touch_next(p, &p->group[g], frame, next->p0);
             bayer_taps(p, frame, y, g, narrow, upper, lower);
-            below = even_luma(lower, family);
+            below = sample_luma(lower, 0, family);
         } else {
             touch_next(p, &p->group[g], n0, n1, 2);
             row_taps(p, &f, r0, g, family, narrow, 0, upper);
             below = first_luma(p, &f, r1, g, family, narrow);
         }
-        const ea_v here = even_luma(upper, family), right = odd_luma(upper, family);
-        v_store_bytes16(luma + x, here);
-        v_store_bytes16(across + x, v_step8(here, right));
-        v_store_bytes16(down + x, v_step8(here, below));
+        const ea_v here = sample_luma(upper, 0, family), right = sample_luma(upper, 1, family);
+        v_store_bytes16(to->luma + x, here);
+        v_store_bytes16(to->across + x, v_step8(here, right));
+        v_store_bytes16(to->down + x, v_step8(here, below));
     }
 }
 
-/* Frames are sampled once each, so one function for all formats costs nothing. */
-static void sample(const ea_plan *p, const uint8_t *frame, int32_t j, uint8_t *luma, uint8_t *across, uint8_t *down) {
-    const int narrow = p->narrow;
+/* Functions of their own, so that each family has the registers for itself. */
+#define EA_SAMPLER(name, family)                                                                                         \
+    static __attribute__((noinline)) void name(const ea_plan *p, const uint8_t *frame, int32_t j, const samples *to) { \
+        if (p->narrow) sample_row(p, frame, j, to, family, 1);                                                         \
+        else sample_row(p, frame, j, to, family, 0);                                                                   \
+    }
+EA_SAMPLER(sample_packed, EA_PACKED3)
+EA_SAMPLER(sample_mono, EA_MONO)
+EA_SAMPLER(sample_nv12, EA_FAMILY_NV12)
+EA_SAMPLER(sample_yuyv, EA_FAMILY_YUYV)
+EA_SAMPLER(sample_bayer, EA_FAMILY_BAYER)
+
+static void sample(const ea_plan *p, const uint8_t *frame, int32_t j, const samples *to) {
     switch (p->family) {
-        case EA_PACKED3: sample_row(p, frame, j, luma, across, down, EA_PACKED3, narrow); break;
-        case EA_MONO: sample_row(p, frame, j, luma, across, down, EA_MONO, narrow); break;
-        case EA_FAMILY_NV12: sample_row(p, frame, j, luma, across, down, EA_FAMILY_NV12, narrow); break;
-        case EA_FAMILY_YUYV: sample_row(p, frame, j, luma, across, down, EA_FAMILY_YUYV, narrow); break;
-        default: sample_row(p, frame, j, luma, across, down, EA_FAMILY_BAYER, narrow);
+        case EA_PACKED3: sample_packed(p, frame, j, to); break;
+        case EA_MONO: sample_mono(p, frame, j, to); break;
+        case EA_FAMILY_NV12: sample_nv12(p, frame, j, to); break;
+        case EA_FAMILY_YUYV: sample_yuyv(p, frame, j, to); break;
+        default: sample_bayer(p, frame, j, to);
     }
 }
 

@@ -19,6 +19,13 @@ static inline uint8_t ea_luma(const uint8_t rgb[3]) {
     return (uint8_t)((rgb[0] * 9798 + rgb[1] * 19235 + rgb[2] * 3735 + (1 << 14)) >> 15);
 }
 
+/* What a frame is measured by: luma with weights of 7 bits, which fit products of bytes; at most 1 from ea_luma, and gray
+ * stays as it is. */
+enum { EA_LUMA_RED = 38, EA_LUMA_GREEN = 75, EA_LUMA_BLUE = 15 };
+static inline uint8_t ea_sample_luma(const uint8_t rgb[3]) {
+    return (uint8_t)((rgb[0] * EA_LUMA_RED + rgb[1] * EA_LUMA_GREEN + rgb[2] * EA_LUMA_BLUE + 64) >> 7);
+}
+
 /* Bilinear demosaicing. The outermost rows and columns repeat their inner neighbours, as in OpenCV. */
 static inline void ea_bayer_to_rgb(const ea_spec *s, const uint8_t *frame, int32_t x, int32_t y, uint8_t rgb[3]) {
     x = x < 1 ? 1 : x > s->width - 2 ? s->width - 2 : x;

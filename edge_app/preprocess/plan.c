@@ -39,7 +39,7 @@ const char *ea_spec_error(const ea_spec *s) {
         return "unknown colour order, layout, type or method";
     if (s->method == EA_SAMPLE && (s->color != EA_GRAY || s->inner_w > s->region_w || s->inner_h > s->region_h ||
                                    s->inner_w > EA_MEASURE_COLUMNS || s->inner_h > EA_MEASURE_ROWS))
-        return "samples are gray, at most 640x320 and no more than pixels";
+        return "samples are gray, at most 640x160 and no more than pixels";
     if (!in_range(s->pad_value, 0, 255)) return "pad value must be 0..255";
     if (s->method == EA_AREA && (s->resized_w > s->region_w || s->resized_h > s->region_h)) return "area averaging only reduces";
     if (s->raw && s->dtype != EA_UINT8) return "raw pixels need a uint8 tensor";

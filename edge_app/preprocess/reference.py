@@ -143,7 +143,7 @@ def measures(source: Source, grid: Grid, frame: Bytes) -> bytes:
 
 def samples(source: Source, grid: Grid, frame: Bytes) -> tuple[Ints, Ints, Ints]:
     """Luma at each sample point, the step to the px on its right, and that to the px below, [rows, columns] each."""
-    gray = tensor_channels(to_rgb(source, frame), Tensor(1, 1, color="GRAY"))[:, :, 0]
+    gray = (to_rgb(source, frame) @ np.array([38, 75, 15]) + 64) >> 7
     x0, y0, x1, y1 = grid.region
     x = x0 + np.arange(grid.columns) * grid.column_step_px + (grid.column_step_px - 1) // 2
     y = y0 + np.arange(grid.rows) * grid.row_step_px + (grid.row_step_px - 1) // 2

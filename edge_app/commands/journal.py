@@ -33,12 +33,14 @@ from edge_app.results.journal_check import Problem, check_run, wrong_with
 COLUMNS = (
     "node", "epoch", "seq", "trigger_id", "part_id", "frame_id", "verdict", "reason", "detail", "t_capture_us",
     "t_done_us", "deadline_us", "latency_us", "recipe", "recipe_rev", "model", "plan", "power_mode", "label",
-    "detections", "worst_label", "worst_score", "simulated", "degraded", "software",
+    "detections", "worst_label", "worst_score", "simulated", "degraded", "software", "notes",
 )  # fmt: skip
-"""Of CSV and Parquet: one row a result. JSON Lines has the messages whole."""
+"""Of CSV and Parquet: one row a result. JSON Lines has the messages whole, and `notes` where there are any."""
 FORMATS = ("csv", "jsonl", "parquet")
 BATCH_ROWS = 10_000
 MAX_PROBLEMS = 100
+NO_MORE = (1 << jf.SEQ_BITS, list[jf.Note]())
+"""Stands behind the last result that has notes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,10 +115,13 @@ def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
     except OSError as error:  # no such folder, a full disk
         where = f"--out {args.out}" if args.out is not None else "stdout"
         raise ConfigError("can't write there", where=where, got=error.strerror or str(error)) from error
-    people().print(f"{results.count} results of {len(runs)} runs; {len(results.damaged)} damaged ones left out")
+    people().print(f"{results.count} results of {len(runs)} runs, {results.noted} with notes;"
+                   f" {len(results.damaged)} damaged ones left out")  # fmt: skip
     for place in results.damaged[:MAX_PROBLEMS]:
         people().print(f"  damaged: {place}")
-    return ExitCode.CHECK_FAILED if results.damaged else ExitCode.OK
+    for place in results.unread:
+        people().print(f"  notes left out: {place}")
+    return ExitCode.CHECK_FAILED if results.damaged or results.unread else ExitCode.OK
 
 
 def refuse_journal_as_target(args: argparse.Namespace) -> None:
@@ -133,26 +138,51 @@ def refuse_journal_as_target(args: argparse.Namespace) -> None:
 
 
 class Readable:
-    """Bodies and messages of all results that can be read; the others are noted in `damaged`."""
+    """Lines and messages of all results that can be read; the others are named in `damaged`.
+
+    A message is as it was published. Remarks that were made later, e.g. a verdict that came after the seal, are its
+    `notes`, which stand nowhere on the wire.
+    """
 
     def __init__(self, connection: sqlite3.Connection, runs: list[jf.Run]) -> None:
         self._connection, self._runs = connection, runs
         self.count = 0
+        self.noted = 0
         self.damaged: list[str] = []
+        self.unread: list[str] = []
+        """Notes that can't be read; their results are there."""
 
-    def __iter__(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for each in self._runs:
             reached = 0
+            all_notes = self._notes(each)
+            noted_seq, notes = next(all_notes, NO_MORE)
             try:
                 for row, crc in jf.read_all(self._connection, each.number):
                     reached = row.seq
                     if next(wrong_with(each, row, crc), None) is not None:
                         self.damaged.append(f"{each.epoch} seq {row.seq}")
                         continue
+                    while noted_seq < row.seq:
+                        noted_seq, notes = next(all_notes, NO_MORE)
                     self.count += 1
-                    yield row.body, json.loads(row.body)
+                    yield self._with(row.body, notes if noted_seq == row.seq else [])
             except sqlite3.Error as error:
                 self.damaged.append(f"{each.epoch} all after seq {reached}: {error}")
+
+    def _notes(self, run: jf.Run) -> Iterator[tuple[int, list[jf.Note]]]:
+        try:
+            yield from jf.read_notes(self._connection, run.number)
+        except sqlite3.Error as error:
+            self.unread.append(f"{run.epoch}: {error}")
+
+    def _with(self, body: bytes, notes: list[jf.Note]) -> tuple[str, dict[str, Any]]:
+        message = json.loads(body)
+        if not notes:
+            return body.decode("ascii"), message
+        self.noted += 1
+        message["notes"] = [{"t_us": note.t_us, "text": note.text} for note in notes]
+        return json.dumps(message, separators=(",", ":")), message
 
 
 @contextlib.contextmanager
@@ -166,9 +196,9 @@ def opened(file: Path | None) -> Iterator[TextIO]:
 
 
 def write_jsonl(stream: TextIO, results: Readable) -> None:
-    """The messages as they were published, one a line."""
-    for body, _ in results:
-        stream.write(body.decode("ascii") + "\n")
+    """The messages, one a line."""
+    for line, _ in results:
+        stream.write(line + "\n")
 
 
 def write_csv(stream: TextIO, results: Readable) -> None:
@@ -222,6 +252,7 @@ def flat(message: dict[str, Any]) -> dict[str, Any]:
         worst_label=None if worst is None else worst["label"],
         worst_score=None if worst is None else worst["score"],
         degraded=" ".join(message["degraded"]),
+        notes="; ".join(note["text"] for note in message.get("notes", [])) or None,
     )
     return row
 

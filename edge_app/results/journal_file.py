@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice, pairwise, takewhile
+from itertools import groupby, islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ MIGRATIONS: tuple[str, ...] = (
     """,
 )
 """`user_version` counts how many of them a file has seen. One that was released is never changed."""
+NOTES_FROM = 2
+"""The `user_version` from which on there are notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +323,19 @@ def read_all(connection: sqlite3.Connection, run: int) -> Iterator[tuple[Row, in
     )
     for i, t_done_us, verdict, reason, body, crc in rows:
         yield Row(i & SEQ_MASK, t_done_us, verdict, reason, body), crc
+
+
+def read_notes(connection: sqlite3.Connection, run: int) -> Iterator[tuple[int, list[Note]]]:
+    """Seq and remarks of the results of a run that have any, in order; none in a journal from before there were any."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < NOTES_FROM:
+        return
+    rows = connection.execute(
+        "SELECT result_id, t_us, text FROM note WHERE result_id BETWEEN ? AND ? ORDER BY result_id, rowid",
+        (result_id(run, 0), result_id(run, SEQ_MASK)),
+    )
+    notes = (Note(i & SEQ_MASK, t_us, text) for i, t_us, text in rows)
+    for seq, same in groupby(notes, lambda note: note.seq):
+        yield seq, list(same)
 
 
 def size_bytes(connection: sqlite3.Connection) -> int:

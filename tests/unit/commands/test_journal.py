@@ -68,6 +68,53 @@ def test_json_lines_are_the_messages(file: Path, capsys: pytest.CaptureFixture[s
     assert messages[1]["part_id"] == "Teil-2 ü"
 
 
+def noted(file: Path) -> list[dict[str, Any]]:
+    """Notes on results 3 (two of them) and 9 of the newest run; as an export has them."""
+    with closing(jf.open_for_writing(file)) as connection:
+        run = jf.read_runs(connection)[-1].number
+        notes = [(3, 70, "a verdict came after the seal: DEFECT 1 short"), (9, 90, "late ü"), (3, 80, "=late")]
+        jf.append(connection, run, [], [jf.Note(*note) for note in notes])
+    return [{"t_us": t_us, "text": text} for _, t_us, text in notes]
+
+
+def test_a_verdict_that_came_after_the_seal_is_exported_beside_its_result(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = run(capsys, "export", file)[1].splitlines()
+    first, last, second = noted(file)
+    after = run(capsys, "export", file)[1].splitlines()
+    told = {number: json.loads(line) for number, line in enumerate(after) if line != before[number]}
+    assert {number: message.pop("notes") for number, message in told.items()} == {32: [first, second], 38: [last]}
+    assert told == {number: json.loads(before[number]) for number in told}, "the messages themselves as they were"
+    target = file.with_suffix(".csv")
+    capsys.readouterr()
+    assert main(["journal", "export", str(file), "--out", str(target)]) == 0
+    assert "42 results of 2 runs, 2 with notes" in capsys.readouterr().err
+    notes = [row["notes"] for row in csv.DictReader(target.open(encoding="utf-8"))]
+    assert [text for text in notes if text] == [f"{first['text']}; {second['text']}", "late ü"]
+
+
+def test_a_journal_from_before_there_were_notes_is_exported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript("DROP TABLE note; PRAGMA user_version = 1")
+    code, out = run(capsys, "export", file)
+    assert (code, len(out.splitlines())) == (0, 42)
+
+
+def test_notes_that_are_damaged_cost_no_result(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    noted(file)
+    with closing(sqlite3.connect(file)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'note'").fetchone()
+    with file.open("r+b") as stream:
+        stream.seek(4096 * (page - 1))
+        stream.write(b"\xff" * 4096)
+    capsys.readouterr()
+    code = main(["journal", "export", str(file)])
+    printed = capsys.readouterr()
+    assert (code, len(printed.out.splitlines())) == (1, 42)
+    assert "notes left out" in printed.err
+
+
 def test_one_run_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     epoch = stats(capsys, file)[1]["epoch"]
     _, out = run(capsys, "export", file, "--epoch", epoch)

@@ -154,7 +154,8 @@ def test_a_classifier_must_give_its_canary_the_same_label_as_surely(colour_folde
     assert canary is not None
     engine = load(colour_folder)._engine
     assert canary.prove(engine) is None
-    for scores, said in (([0.0, 0.1, 0.9], "green with 1.00: now 0.10, and blue with 0.90"), ([0.3, 0.7, 0.0], "now 0.70")):
+    other = "green with 1.00: now 0.10, and blue with 0.90"
+    for scores, said in (([0.0, 0.1, 0.9], other), ([0.3, 0.7, 0.0], "now 0.70")):
         engine.decode = lambda _outputs, _geometry, scores=scores: Classes(np.array(scores, np.float32))  # type: ignore[misc]
         assert said in str(canary.prove(engine))
     engine.decode = lambda _outputs, _geometry: Detections.none()

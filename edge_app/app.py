@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from edge_app.camera import Camera, open_camera
 from edge_app.clock import monotonic_us
 from edge_app.config.pipeline import Pipeline
+from edge_app.config.places import told_with_line
 from edge_app.config.runtime import timeout_ms
 from edge_app.deciding import DecisionSealer
 from edge_app.errors import CameraError, EdgeAppError
@@ -108,7 +109,8 @@ class App:
 
     def start(self) -> None:
         """Opens the wire and starts the line; results flow from here on. Raises BusError."""
-        self.outlet.start()
+        with told_with_line(self.pipeline):
+            self.outlet.start()
         for alarm in self.placed.alarms:
             self.outlet.alarm(alarm.name, True, alarm.text, alarm.remedy)
         if self.placed.mechanic is not None:
@@ -293,6 +295,11 @@ def build(
     Raises:
         EdgeAppError: whatever can't be had, with its exit code.
     """
+    with told_with_line(pipeline):
+        return _built(pipeline, name, max_frames, gate)
+
+
+def _built(pipeline: Pipeline, name: str, max_frames: int | None, gate: NpuGate | None) -> App:
     card, version, alarms = model_at_start(pipeline, name)
     if version is None:
         make_missing_plans(pipeline, card)

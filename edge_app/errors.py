@@ -53,7 +53,10 @@ class EdgeAppError(Exception):
         self.wanted = wanted
         self.got = got
         self.remedy = remedy
-        super().__init__(self.text())
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         """The whole error, one aspect a line; this is what the command line prints."""

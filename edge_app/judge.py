@@ -75,16 +75,17 @@ def make_recipe(
         labels: of the model.
         score: the manifest's operating scores, where the recipe names none.
         marginal: the manifest's lower edge of the grey band, likewise.
-        where: the recipe's file, for errors.
+        where: the recipe's file, for errors, if it is not the pipeline's own.
 
     Raises:
         ConfigError: a rule for a label that the model has not, or a grey band above its score.
     """
     if unknown := sorted(set(judge.classes) - set(labels)):
         raise ConfigError(
-            f"judge.classes names labels that the model has not: {', '.join(unknown)}",
-            where=where,
+            "the model has no such label",
+            where=_in_file(where, f"judge.classes.{unknown[0]}"),
             wanted=f"labels out of {', '.join(labels)}",
+            got=", ".join(unknown),
             remedy="rename the rule, or remove it",
         )
     rules = [judge.classes.get(label, judge.default) for label in labels]
@@ -100,7 +101,7 @@ def make_recipe(
         if lower > upper and (rule.marginal is not None or judge.default.marginal is not None):
             raise ConfigError(
                 f"the grey band of {label} starts above its score",
-                where=where,
+                where=_in_file(where, f"judge.classes.{label}" if label in judge.classes else "judge.default"),
                 wanted=f"marginal <= {upper:g}",
                 got=f"{lower:g}",
                 remedy=f"lower judge.classes.{label}.marginal",
@@ -115,6 +116,10 @@ def make_recipe(
         inspect=tuple(np.array(r.polygon_px, np.float64) for r in judge.regions if r.kind == "inspect"),
         ignore=tuple(np.array(r.polygon_px, np.float64) for r in judge.regions if r.kind == "ignore"),
     )
+
+
+def _in_file(file: str | None, key: str) -> str:
+    return key if file is None else f"{file}: {key}"
 
 
 def _first(*values: float | None) -> float:

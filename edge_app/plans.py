@@ -81,14 +81,14 @@ def plan_options(
         if kept_out is not None:
             _give_way(options, kept_out)
         else:
-            _add_npu_plans(options, pipeline, card, thresholds)
+            _addnpu_plans(options, pipeline, card, thresholds)
     options.openers[PlanKind.CPU] = lambda: _engine(
         open_cpu_plan(card, runtime.threads), card, cpu_plan(card), thresholds, region
     )
     return options
 
 
-def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
+def _addnpu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
     runtime, region = pipeline.runtime, pipeline.preprocess.region_px
     missing = npu_missing(runtime)
     if missing is not None:
@@ -98,7 +98,7 @@ def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresh
 
     try:
         soc = _soc(pipeline)
-        plans = _npu_plans(card, soc)
+        plans = npu_plans(card, soc)
     except EdgeAppError as error:
         if runtime.provider == "qnn" and runtime.fallback == "none":
             raise
@@ -170,7 +170,8 @@ def _soc(pipeline: Pipeline) -> str:
     return pipeline.runtime.soc
 
 
-def _npu_plans(card: ModelCard, soc: str) -> list[Plan]:
+def npu_plans(card: ModelCard, soc: str) -> list[Plan]:
+    """The plans that a model has for the NPU of a SoC; raises ModelError if there are none."""
     plans = card.manifest.plans if card.manifest else ()
     found = [p for kind in (PlanKind.HTP, PlanKind.HYBRID) for p in plans if p.plan is kind and p.soc == soc]
     if not found:

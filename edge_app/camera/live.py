@@ -11,8 +11,9 @@ import cv2
 from edge_app import threads
 from edge_app.camera.base import Births, Handover, PixelPool, Pixels, Silence
 from edge_app.camera.convert import stored_size
-from edge_app.camera.video import JOIN_S, Capture, Flaw, Shot, first_shot, is_device, shown
+from edge_app.camera.video import JOIN_S, Capture, Flaw, Shot, first_shot, is_device
 from edge_app.clock import monotonic_us
+from edge_app.config.base import without_password
 from edge_app.config.camera import GigeCamera, VideoCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus
@@ -93,7 +94,7 @@ class LiveSource:
     @property
     def trouble(self) -> str | None:
         """What is wrong while no frames come; None while they do."""
-        return self._why or f"{shown(self._section.path)}: no frame comes" if self._lost else None
+        return self._why or f"{without_password(self._section.path)}: no frame comes" if self._lost else None
 
     def open(self) -> None:
         """Connect, and wait for one frame. Raises CameraError."""
@@ -141,12 +142,13 @@ class LiveSource:
             except Silence:
                 self._lost = True
                 silence_ms = round(self._silence_s * 1000)
-                note = f"{shown(self._section.path)}: no frame for {silence_ms} ms; {self._why or 'still connected'}"
+                why = self._why or "still connected"
+                note = f"{without_password(self._section.path)}: no frame for {silence_ms} ms; {why}"
                 return self._births.failed(FrameStatus.LOST, note, name=self._name)
 
     @property
     def _name(self) -> str:
-        return shown(self._section.path)
+        return without_password(self._section.path)
 
     def _new_births(self) -> Births:
         if isinstance(self._section, VideoCamera):

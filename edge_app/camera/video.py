@@ -6,7 +6,6 @@ Rotation that a file asks for is not applied: boxes are in pixels as they are co
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 from edge_app import threads
 from edge_app.camera.base import Births, Handover, Pace, PixelPool, Pixels
 from edge_app.camera.convert import Converter, array_shape
+from edge_app.config.base import without_password
 from edge_app.config.camera import VideoCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
@@ -107,7 +107,7 @@ class Capture:
         try:
             return self._take_raw() if self._raw else self._take_bgr()
         except (cv2.error, ValueError) as error:
-            return Flaw(f"{shown(self._section.path)}: a frame could not be decoded: {error}")
+            return Flaw(f"{without_password(self._section.path)}: a frame could not be decoded: {error}")
 
     def release(self) -> None:
         """Let go of the source."""
@@ -120,7 +120,7 @@ class Capture:
         if direct and image is not target:
             self._pool.take_back(target)
         if not ok or image is None:
-            return Flaw(f"{shown(self._section.path)}: a frame could not be decoded")
+            return Flaw(f"{without_password(self._section.path)}: a frame could not be decoded")
         if direct:
             return Shot(image, image.shape[1], image.shape[0])
         self._bgr = image
@@ -141,7 +141,8 @@ class Capture:
             return Shot(pixels, width, height)
         self._pool.take_back(pixels)
         size = "nothing" if got is None else f"an array of {got.shape}"
-        return Flaw(f"{shown(self._section.path)}: wanted an array of {image.shape} from the driver, got {size}")
+        source = without_password(self._section.path)
+        return Flaw(f"{source}: wanted an array of {image.shape} from the driver, got {size}")
 
     def _open_ffmpeg(self, live: bool, read_timeout_ms: int) -> None:
         section = self._section
@@ -158,7 +159,7 @@ class Capture:
         if not opened:
             raise CameraError(
                 "can't open the video",
-                where=shown(section.path),
+                where=without_password(section.path),
                 wanted="a video that FFmpeg can read",
                 got=unreachable or _why_not(section.path),
                 remedy="check camera.path; for a stream also the camera's address, user and password",
@@ -313,7 +314,7 @@ def first_shot(capture: Capture, section: VideoCamera) -> Shot:
     capture.release()
     raise CameraError(
         "the video has no frame to give",
-        where=shown(section.path),
+        where=without_password(section.path),
         wanted="at least one frame",
         got=shot.note,
         remedy="play it with another program; a file may be cut off, a camera held by another process",
@@ -323,11 +324,6 @@ def first_shot(capture: Capture, section: VideoCamera) -> Shot:
 def is_device(source: str) -> bool:
     """Whether a source is a V4L2 device: a number or a device file."""
     return source.isdecimal() or source.startswith("/dev/video")
-
-
-def shown(source: str) -> str:
-    """A source as it may be printed: without the password of a URL."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", source)
 
 
 def _device_file(source: str) -> str:

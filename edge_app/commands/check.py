@@ -14,15 +14,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from edge_app.commands.arguments import add_overrides
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
+from edge_app.config.base import without_password
 from edge_app.config.lines import load_lines
-from edge_app.config.pipeline import Pipeline
-from edge_app.errors import ConfigError, ExitCode
+from edge_app.config.pipeline import Pipeline, is_live
+from edge_app.config.places import told_with_line
+from edge_app.errors import CameraError, ConfigError, ExitCode, ModelError
+
+if TYPE_CHECKING:
+    from edge_app.model import ModelCard
+    from edge_app.plans import StartAlarm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,14 +47,17 @@ def run(args: argparse.Namespace) -> int:
         return int(ExitCode.OK)
     if not args.files:
         raise ConfigError("which pipeline?", wanted="edge_app check FILE", got="no file")
-    checked = [(file, line, check(line, file)) for file, line in load_lines(args.files, args.overrides)]
+    checked = []
+    for file, line in load_lines(args.files, args.overrides):
+        with told_with_line(line):
+            checked.append((file, line, check(line, file)))
     if args.json:
         told = [{"file": str(file), "pipeline": line.model_dump(mode="json"), **facts} for file, line, facts in checked]
         print_json({"ok": True, **(told[0] if len(told) == 1 else {"lines": told})})
         return int(ExitCode.OK)
     for file, line, facts in checked:
         print_table(f"{file}: resolved", ("key", "value", "what it is"), list(described(line, ())))
-        print_table("What it comes to", ("", ""), [(key, shown(value)) for key, value in facts.items()])
+        print_table("What it comes to", ("", ""), facts.items())
     people().print("ok: everything that can be checked without a camera holds", style="green")
     return int(ExitCode.OK)
 
@@ -64,8 +73,9 @@ def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
     from edge_app.model import resolve_for
     from edge_app.placed import place_model
 
+    refuse_absent_source(pipeline)
     card = resolve_for(pipeline)
-    rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal, str(file))
+    rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     placed = place_model(pipeline, card, recipe_name(file))
     simulated = placed.simulated or pipeline.limits.pacing == "offline"
     try:
@@ -80,11 +90,40 @@ def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
             "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.marginal, strict=True)},
             "plans": [kind.value for kind in placed.engines],
             "degraded": sorted(placed.degraded()),
-            "alarms": [f"{alarm.name}: {alarm.text}" for alarm in placed.alarms],
+            "alarms": [f"{one.name}: {one.text}" for one in [*placed.alarms, *alarms_on_a_board(pipeline, card)]],
             "simulated": simulated,
         }
     finally:
         placed.stop()
+
+
+def refuse_absent_source(pipeline: Pipeline) -> None:
+    """Raises CameraError for pictures or a video that are not there. Streams and devices are the start's business."""
+    camera = pipeline.camera
+    path = str(getattr(camera, "path", ""))
+    if camera.type not in ("folder", "video", "mirror") or is_live(path, None):
+        return
+    if not Path(path).exists():
+        raise CameraError(
+            "there is no such file or folder",
+            where=path,
+            wanted="pictures, a video file, an rtsp:// URL or /dev/videoN",
+            got=f"nothing at {path}",
+            remedy="check camera.path: a relative one begins at the YAML",
+        )
+
+
+def alarms_on_a_board(pipeline: Pipeline, card: ModelCard) -> list[StartAlarm]:
+    """What a line with `provider: auto` would start with on the board that it names, though this machine is none."""
+    from edge_app.plans import npu_fault, npu_plans
+
+    if pipeline.runtime.provider != "auto" or pipeline.runtime.soc is None:
+        return []
+    try:
+        npu_plans(card, pipeline.runtime.soc)
+    except ModelError as error:
+        return [npu_fault(f"{error.what}: {error.wanted}; {error.remedy}")]
+    return []
 
 
 def refuse_open_addresses(pipeline: Pipeline, simulated: bool) -> None:
@@ -128,7 +167,9 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items()) or "{}"
+        return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in value.items())}}}"
+    if isinstance(value, BaseModel):
+        return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in value if key in value.model_fields_set)}}}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(shown(item) for item in value) or "[]"
-    return str(value)
+        return f"[{', '.join(map(shown, value))}]"
+    return without_password(str(value))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationInfo, model_validator
 
 MOST_NUMBER, MOST_INTEGER = 1e9, 10**12
 """Of whatever unit: seconds, milliseconds as whole numbers, pixels, MiB."""
@@ -30,6 +31,11 @@ class Section(BaseModel):
         return self
 
 
+def without_password(source: str) -> str:
+    """A source as it may be shown: without the password of a URL."""
+    return re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:***@", source)
+
+
 class RelativePath:
     """Marks a path that is relative to the file that names it (or, from `--set`, to the caller's folder)."""
 
@@ -48,5 +54,7 @@ def _resolve_source(source: str, info: ValidationInfo) -> str:
 YamlPath = Annotated[Path, RelativePath(), AfterValidator(_resolve)]
 """A file or folder; see RelativePath."""
 
-SourcePath = Annotated[str, RelativePath(), AfterValidator(_resolve_source)]
-"""A file, a device, or a URL (left alone); see RelativePath."""
+SourcePath = Annotated[
+    str, RelativePath(), AfterValidator(_resolve_source), PlainSerializer(without_password, when_used="json")
+]
+"""A file, a device, or a URL (left alone, and written into JSON without its password); see RelativePath."""

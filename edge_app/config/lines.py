@@ -21,7 +21,7 @@ def load_lines(paths: Sequence[Path], overrides: Sequence[str] = ()) -> list[Nam
     """All pipelines that `--pipeline` names, each with the overrides.
 
     Raises:
-        ConfigError: a file is not valid, a folder has none, or two lines want the same port, file or station.
+        ConfigError: a file is not valid, a folder has none, or two want the same port, file or station.
     """
     lines = [(file, load_pipeline(file, overrides)) for path in paths for file in pipeline_files(path)]
     refuse_clashes(lines)
@@ -66,7 +66,7 @@ def refuse_clashes(lines: Sequence[Named]) -> None:
     ports = [(file, key, address) for file, pipeline in lines for key, address in addresses(pipeline)]
     for index, (file, key, address) in enumerate(ports):
         for other, other_key, other_address in ports[:index]:
-            if other is not file and same_port(address, other_address):
+            if same_port(address, other_address):
                 raise _clash(file, key, address, other, other_key)
     _refuse_two_socs(lines)
 
@@ -112,13 +112,15 @@ def _split(address: str) -> tuple[str, str]:
 
 
 def _clash(file: Path, key: str, got: str, other: Path, other_key: str) -> ConfigError:
+    alone = other is file
     return ConfigError(
-        "two lines can't share this",
+        "one address can't be listened at twice" if alone else "two lines can't share this",
         where=f"{file}: {key}",
-        wanted=f"another one than {other}: {other_key}",
+        wanted=f"another one than {'' if alone else f'{other}: '}{other_key}",
         got=got,
-        remedy="give each line a station, ports, a monitor.http and files of its own",
-    )
+        remedy="give each a port of its own" if alone else
+        "give each line a station, ports, a monitor.http and files of its own",
+    )  # fmt: skip
 
 
 def _refuse_two_socs(lines: Sequence[Named]) -> None:

@@ -12,13 +12,12 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from edge_app.config import quick_yaml
+from edge_app.config import quick_yaml, wrong
 from edge_app.config.base import RelativePath, Section
 from edge_app.config.manifest import Manifest, manifest_path
 from edge_app.config.pipeline import Pipeline
@@ -58,7 +57,7 @@ def load_pipeline(file: Path, overrides: Sequence[str] = ()) -> Pipeline:
     document = read_yaml(file)
     for override in overrides:
         apply_override(document, override, Pipeline)
-    return validate(document, Pipeline)
+    return validate(document, Pipeline).read_from(file, document.places)
 
 
 def load_manifest(model_folder: Path) -> Manifest:
@@ -108,11 +107,12 @@ def read_yaml(file: Path) -> Document:
     except DuplicateKeyError as error:
         raise _yaml_error(file, error, "the same key stands twice", "keep one of the two") from error
     except YAMLError as error:
-        raise _yaml_error(file, error, "not valid YAML", "indent with spaces, not tabs; see the line") from error
+        remedy = "see this line and the one before: spaces (no tabs) to indent, colons, quotes, brackets"
+        raise _yaml_error(file, error, "not valid YAML", remedy) from error
     except BAD_VALUES as error:
         raise _no_value(str(file), error) from error
     if not isinstance(tree, CommentedMap):
-        got = "an empty file" if tree is None else type(tree).__name__
+        got = "an empty file" if tree is None else "a list" if isinstance(tree, list) else wrong.kind_of(tree)
         raise ConfigError("not a mapping of keys to values", where=f"{file}:1", wanted="key: value lines", got=got)
     document = Document(file, {})
     document.data = _plain(tree, (), document)
@@ -131,7 +131,7 @@ def _yaml_error(file: Path, error: YAMLError, what: str, remedy: str) -> ConfigE
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
-        problem = str(error.problem)
+        problem = str(error.problem).partition(" with value ")[0]  # of a key that stands twice: all that is below it
     return ConfigError(what, where=f"{file}:{line}", got=problem.strip().splitlines()[0], remedy=remedy)
 
 
@@ -232,12 +232,17 @@ def _first_error(document: Document, error: ValidationError, model: type[BaseMod
     more = f" ({len(details) - 1} more after this one)" if len(details) > 1 else ""
     if detail["type"] == "extra_forbidden":
         return _unknown_key(document, keys, model, more)
+    what = wrong.what(detail)
+    if not keys and (named := re.match(r"\w+(\.\w+)*", what)) and named[0].split(".")[0] in model.model_fields:
+        where, said = document.place(tuple(named[0].split("."))), what  # of several sections: it begins with a key
+    else:
+        where, said = document.place(keys), f"{_dotted(keys) or 'the whole file'}: {what}"
     return ConfigError(
-        f"{_dotted(keys) or 'the whole file'}: {_message(detail)}{more}",
-        where=document.place(keys),
-        wanted=_wanted(detail),
-        got=_got(detail),
-        remedy=_title_of(model, keys),
+        f"{said}{more}",
+        where=where,
+        wanted=wrong.wanted(detail),
+        got=wrong.got(detail),
+        remedy=wrong.advice(detail, str(keys[-1]) if keys else "") or _title_of(model, keys),
     )
 
 
@@ -261,28 +266,9 @@ def _unknown_key(document: Document, keys: KeyPath, model: type[BaseModel], more
     )
 
 
-def _message(detail: ErrorDetails) -> str:
-    return _as_written(detail["msg"].removeprefix("Value error, "))
-
-
-def _wanted(detail: ErrorDetails) -> str | None:
-    context = detail.get("ctx", {})
-    expected = context.get("expected") or context.get("expected_tags")
-    return _as_written(str(expected)) if expected else None
-
-
-def _as_written(text: str) -> str:
-    """Some of pydantic's texts name an enum's members as Python does."""
-    return re.sub(r"<\w+\.\w+: ('[^']*')>", r"\1", text)
-
-
-def _got(detail: ErrorDetails) -> str | None:
-    if detail["type"] in ("missing", "union_tag_not_found") or isinstance(detail["input"], Mapping):
-        return None
-    return f"{detail['input']!r} ({type(detail['input']).__name__})"
-
-
 def _title_of(model: type[BaseModel], keys: KeyPath) -> str | None:
+    while keys and isinstance(keys[-1], int):  # an item is what its list is described as
+        keys = keys[:-1]
     for member in _models_at(model, keys[:-1]):
         info = member.model_fields.get(str(keys[-1])) if keys else None
         if info is not None and info.description:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from edge_app.config.base import Section, YamlPath
+from edge_app.config.base import Section, YamlPath, without_password
 from edge_app.config.camera import Camera
 from edge_app.config.detector import Detector
 from edge_app.config.judge import ClassRule, Judge
@@ -51,7 +52,11 @@ class Pipeline(Section):
     """One inspection line."""
 
     station: Station = Field(default_factory=lambda: Station(), title="Station")
-    camera: Camera = Field(title="Camera")
+    camera: Camera = Field(
+        title="Camera",
+        description="type: video (an RTSP stream, a V4L2 device, or a file), gige (GigE Vision), folder (pictures),"
+        " synthetic (the built-in line), or mirror (a drawn one).",
+    )
     preprocess: Preprocess = Field(default_factory=lambda: Preprocess(), title="Preprocess")
     model: Model = Field(title="Model")
     detector: Detector | None = Field(
@@ -81,6 +86,23 @@ class Pipeline(Section):
     monitor: Monitor = Field(default_factory=Monitor, title="Monitor")
     update: Update = Field(default_factory=Update, title="Update")
     limits: Limits = Field(title="Limits")
+    _file: str | None = PrivateAttr(None)
+    _places: dict[tuple[str | int, ...], str] = PrivateAttr(default_factory=dict)
+
+    def read_from(self, file: Path, places: dict[tuple[str | int, ...], str]) -> Self:
+        """Keeps which file it was read from, and where each key stands."""
+        self._file, self._places = str(file), places
+        return self
+
+    @property
+    def file(self) -> str | None:
+        """The YAML; None: not from a file."""
+        return self._file
+
+    @property
+    def places(self) -> dict[tuple[str | int, ...], str]:
+        """`file:line` by key path."""
+        return self._places
 
     @model_validator(mode="after")
     def _pacing_fits_camera(self) -> Self:
@@ -90,7 +112,8 @@ class Pipeline(Section):
             and is_live(self.camera.path, self.camera.live)
         ):
             raise ValueError(
-                f"pacing offline is for folders, files and the synthetic camera; {self.camera.path} is live"
+                f"limits.pacing: offline is for folders, files and the synthetic camera;"
+                f" {without_password(self.camera.path)} is live"
                 " and does not wait"
             )
         return self
@@ -98,7 +121,7 @@ class Pipeline(Section):
     @model_validator(mode="after")
     def _two_stages_run(self) -> Self:
         if self.detector is not None and self.runtime.provider == "null":
-            raise ValueError("runtime.provider null replays one recorded output; with `detector` there are two models")
+            raise ValueError("runtime.provider: null replays one recorded output; with `detector` there are two models")
         return self
 
     @model_validator(mode="after")

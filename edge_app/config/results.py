@@ -13,10 +13,13 @@ class Station(Section):
     """Which place of which line this node is."""
 
     line: str = Field(
-        default="l1", pattern=r"^[A-Za-z0-9_-]+$", title="Line", description="First part of the node's name."
+        default="l1",
+        pattern=r"^[A-Za-z0-9_-]+$",
+        title="Line",
+        description="First part of the node's name: letters, digits, _ and -.",
     )
     station: str = Field(
-        default="st1", pattern=r"^[A-Za-z0-9_-]+$", title="Station", description="Second part of the name."
+        default="st1", pattern=r"^[A-Za-z0-9_-]+$", title="Station", description="Second part of the name, likewise."
     )
 
     @property

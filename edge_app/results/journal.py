@@ -330,8 +330,8 @@ class Journal:
         if isinstance(error, _MovedError):
             self._begin_again()
             return
-        text = error.what if isinstance(error, EdgeAppError) else f"{type(error).__name__}: {error}"
-        log.warning("journal %s: %s", self.file, text, exc_info=not isinstance(error, (sqlite3.Error, EdgeAppError)))
+        expected = isinstance(error, (sqlite3.Error, OSError, EdgeAppError))
+        log.warning("journal %s: %s", self.file, text := _words_of(error), exc_info=not expected)
         if jf.is_full(error) or self._disk_is_full():
             self._make_room()
         self._fail(f"{self.file}: {text}")
@@ -388,3 +388,9 @@ def damaged(connection: sqlite3.Connection, run: jf.Run) -> str | None:
             return f"seq {seq} is not what was written"
         expected += 1
     return None
+
+
+def _words_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+    return error.what if isinstance(error, EdgeAppError) else f"{type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -132,7 +133,7 @@ def test_a_truncated_picture_is_unknown_and_the_line_goes_on(pipeline: Path, pic
         ("limits.pacing=realtime", 2, "requires deadline_ms"),
         ("limits.slots=0", 2, "limits.slots"),
         ("results.publish=nonsense", 2, "results.publish"),
-        ("judge.classes.nolabel.score=0.5", 2, "labels that the model has not: nolabel"),
+        ("judge.classes.nolabel.score=0.5", 2, "judge.classes.nolabel: the model has no such label"),
         ("preprocess.color=BGR", 2, "contradicts the model's manifest"),
         ("runtime.provider=null", 4, "no recorded output"),
         ("runtime.provider=qnn", 2, "runtime.soc"),
@@ -210,22 +211,47 @@ def test_check_shows_the_resolved_pipeline(pipeline: Path) -> None:
     ],
 )
 def test_check_refuses_what_the_start_refuses(pipeline: Path, setting: str, part: str) -> None:
-    failed(edge_app("check", pipeline, "--set", setting), 2, part)
-    failed(edge_app("--pipeline", pipeline, "--set", setting), 2, part)
+    failed(edge_app("check", pipeline, "--set", setting), 2, f"edge_app: --set {part}")
+    failed(edge_app("--pipeline", pipeline, "--set", setting), 2, f"edge_app: --set {part}")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "parts"),
+    [
+        ("judge: {classes: {bolt: {score: 0.5}}}", 2, ["judge.classes.bolt: the model has no such label", "got: bolt"]),
+        ("judge: {guard: nowhere.json}", 2, ["judge.guard: ", "nowhere.json: can't read the guard file"]),
+        ("recipes: {b: nowhere.yaml}", 2, ["recipes.b: ", "nowhere.yaml: can't read the file"]),
+        ("camera: {type: folder, path: nowhere}", 3, ["camera.path: ", "there is no such file or folder"]),
+        ("camera: {type: video, path: nowhere.mp4}", 3, ["camera.path: ", "there is no such file or folder"]),
+    ],
+)
+def test_what_is_found_after_the_yaml_was_read_names_its_line(
+    pipeline: Path, line: str, code: int, parts: list[str]
+) -> None:
+    section = line.partition(":")[0]
+    kept = re.sub(rf"(?m)^{section}:.*\n(  .*\n)*", "", pipeline.read_text())
+    pipeline.write_text(f"{kept}{line}\n")
+    failed(edge_app("check", pipeline), code, f"edge_app: {pipeline}:{kept.count(chr(10)) + 1}: ", *parts)
+
+
+def test_check_tells_that_a_model_is_for_another_soc(pipeline: Path) -> None:
+    told = edge_app("check", pipeline, "--set", "runtime.provider=auto", "--set", "runtime.soc=qcs9999", "--json")
+    assert told.returncode == 0, told.stderr
+    assert [alarm for alarm in json.loads(told.stdout)["alarms"] if "no plan for qcs9999" in alarm]
 
 
 def test_check_of_a_recipe_names_its_file_and_whose_name_it_has(pipeline: Path, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("judge: {classes: {bolt: {score: 0.5}}}\n")
     failed(edge_app("check", pipeline, "--set", "recipes.b=other.yaml"), 2, "other.yaml: judge.classes", "bolt")
     (tmp_path / "other.yaml").write_text("judge: {classes: {other: {score: 0.5, marginal: 0.6}}}\n")
-    failed(edge_app("check", pipeline, "--set", "recipes.b=other.yaml"), 2, "other.yaml: the grey band of other")
+    failed(edge_app("check", pipeline, "--set", "recipes.b=other.yaml"), 2, "other.yaml: judge.", "grey band of other")
     failed(edge_app("check", pipeline, "--set", f"recipes.{pipeline.stem}=other.yaml"), 2, "own recipe")
 
 
 def test_check_of_a_folder_checks_the_lines_of_a_board(pipeline: Path, tmp_path: Path) -> None:
     folder = tmp_path / "hall"
     folder.mkdir()
-    text = pipeline.read_text()
+    text = pipeline.read_text().replace("path: pictures", "path: ../pictures")
     for name in ("l1", "l2"):
         (folder / f"{name}.yaml").write_text(text)
     failed(edge_app("check", folder), 2, "l2.yaml", "l1.yaml")

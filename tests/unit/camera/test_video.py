@@ -9,7 +9,7 @@ import pytest
 from edge_app.camera import open_camera
 from edge_app.camera.base import Camera
 from edge_app.camera.convert import array_shape
-from edge_app.camera.video import shown
+from edge_app.config.base import without_password
 from edge_app.config.camera import VideoCamera
 from edge_app.errors import CameraError
 from edge_app.frame import Frame, FrameStatus, PixelFormat
@@ -152,9 +152,10 @@ def test_stop_while_waiting_for_the_rate(videos: Path) -> None:
     ("source", "printed"),
     [
         ("rtsp://u:p@host:554/a", "rtsp://u:***@host:554/a"),
+        ("rtsp://u:p@ss@host/a", "rtsp://u:***@host/a"),
         ("rtsp://host/a@b", "rtsp://host/a@b"),
         ("/videos/a:b@c.mp4", "/videos/a:b@c.mp4"),
     ],
 )
 def test_passwords_are_not_shown(source: str, printed: str) -> None:
-    assert shown(source) == printed
+    assert without_password(source) == printed

@@ -52,6 +52,19 @@ def test_a_clash_names_both_files_and_keys(key: str, other_key: str, more: dict[
     assert other_key in str(caught.value.wanted)
 
 
+@pytest.mark.parametrize(
+    ("key", "more"),
+    [
+        ("results.commands", {"results": {"publish": "tcp://127.0.0.1:7000", "commands": "tcp://127.0.0.1:7000"}}),
+        ("monitor.http", {"monitor": {"http": "127.0.0.1:5560"}}),
+    ],
+)
+def test_a_line_does_not_clash_with_itself(key: str, more: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="one address can't be listened at twice") as caught:
+        refuse_clashes([line("a.yaml", 5560, **more)])
+    assert (caught.value.where, caught.value.wanted) == (f"a.yaml: {key}", "another one than results.publish")
+
+
 @pytest.mark.parametrize("way", ["link/evidence", "one/../one/evidence"])
 def test_one_place_by_two_ways_is_one_place(tmp_path: Path, way: str) -> None:
     """Each would delete the other's pictures, by its own quota."""

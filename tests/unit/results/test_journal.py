@@ -204,13 +204,17 @@ def test_two_nodes_never_write_one_journal(opened: Opened, file: Path) -> None:
     assert caught.value.exit_code == 6
 
 
-def test_a_file_that_can_not_be_made_is_an_alarm_and_tried_again(file: Path) -> None:
+def test_a_file_that_can_not_be_made_is_an_alarm_and_tried_again(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file.parent.write_text("a file stands where the folder should be")
     opened = Opened(file)
     for seq in range(1, 101):
         opened.put(sealed(seq))
     assert not opened.journal.working
     assert opened.alarms.now["JOURNAL_FAILED"][0]
+    assert "Error" not in opened.alarms.now["JOURNAL_FAILED"][1]  # in words, not in Python's
+    assert not [record.exc_info for record in caplog.records if record.exc_info]
     file.parent.unlink()
     file.parent.mkdir()
     wait_for(lambda: opened.journal.durable_seq == 100)

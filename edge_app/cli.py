@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from edge_app import __version__
 from edge_app.commands.arguments import Parser, positive, refuse_empty
-from edge_app.errors import ConfigError, EdgeAppError, ExitCode, RuntimeFault
+from edge_app.errors import ConfigError, EdgeAppError, ExitCode, RuntimeFault, scarcity
 from edge_app.signals import keep_ctrl_c_in_mind, was_interrupted
 
 COMMANDS = {
@@ -138,10 +138,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         refused = refusal(error)
         print(f"edge_app: {refused}", file=sys.stderr)
         return int(refused.exit_code)
-    except Exception:
+    except Exception as error:
         if was_interrupted():
             return int(ExitCode.OK if endless else ExitCode.INTERRUPTED)
-        return bug()
+        scarce = scarcity(error)
+        if scarce is None:
+            return bug()
+        print(f"edge_app: {scarce}", file=sys.stderr)
+        return int(scarce.exit_code)
 
 
 def refusal(error: OSError) -> EdgeAppError:

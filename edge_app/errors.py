@@ -106,3 +106,21 @@ class InvalidOutput(EdgeAppError):
     """A model's output holds NaN or Inf, or has another shape than its manifest says. Never an empty detection list."""
 
     exit_code = ExitCode.RUNTIME
+
+
+SCARCE = (
+    "can't start new thread", "failed to map segment", "annot allocate memory", "Failed to allocate memory",
+    "bad_alloc", "bad allocation",
+)  # fmt: skip
+"""Words of Python's threads, the loader of libraries, the C library and onnxruntime."""
+
+
+def scarcity(error: BaseException) -> RuntimeFault | None:
+    """The system gave no memory, or no thread, as everybody tells it in other words; None: it is another error."""
+    if not isinstance(error, MemoryError) and not any(words in str(error) for words in SCARCE):
+        return None
+    return RuntimeFault(
+        "the system gives no more memory or threads",
+        got=f"{type(error).__name__}: {error}".rstrip(": ")[:300],
+        remedy="see who takes them, and the limits: free, ulimit -a, MemoryMax and TasksMax of the service",
+    )

@@ -18,7 +18,7 @@ from edge_app.camera.base import Camera
 from edge_app.clock import monotonic_us
 from edge_app.config.runtime import Limits
 from edge_app.engine import Engine
-from edge_app.errors import EdgeAppError, FrameMisfit, InvalidOutput, RuntimeFault
+from edge_app.errors import EdgeAppError, FrameMisfit, InvalidOutput, RuntimeFault, scarcity
 from edge_app.frame import Frame
 from edge_app.in_force import Fitted, InForce, fit
 from edge_app.inference import InferenceStage, Slot, fill
@@ -179,7 +179,7 @@ class Line:
         if not isinstance(error, EdgeAppError):
             what = "the line can't go on after an error that nobody expected"
             got, remedy = f"{type(error).__name__}: {error}", "this is a bug: report it, with the log"
-            error = EdgeAppError(what, got=got, remedy=remedy)
+            error = scarcity(error) or EdgeAppError(what, got=got, remedy=remedy)
         self._end_with(error)
 
     def _capture(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from edge_app import threads
 from edge_app.clock import monotonic_us
 from edge_app.engine import Engine, Work
-from edge_app.errors import EdgeAppError, RuntimeFault
+from edge_app.errors import EdgeAppError, RuntimeFault, scarcity
 from edge_app.governor import Governor
 from edge_app.loading import Loading
 from edge_app.placing import Fault
@@ -232,8 +232,10 @@ class Mechanic:
 
     def _failed(self, action: Action, error: Exception) -> None:
         if not isinstance(error, EdgeAppError):
-            log.error("the mechanic failed at %s of plan %s", action.kind, action.plan, exc_info=error)
-            error = EdgeAppError(f"{type(error).__name__}: {error}")
+            scarce = scarcity(error)
+            if scarce is None:
+                log.error("the mechanic failed at %s of plan %s", action.kind, action.plan, exc_info=error)
+            error = scarce or EdgeAppError(f"{type(error).__name__}: {error}")
         log.error("plan %s: %s failed: %s", action.plan, action.kind, error)
         self.errors[action.plan] = error
         kind = EventKind.LOAD_FAILED if action.kind is ActionKind.LOAD else EventKind.CANARY_FAILED

@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime as ort
 
 from edge_app import memory
-from edge_app.errors import ModelError, RuntimeFault
+from edge_app.errors import ModelError, RuntimeFault, scarcity
 from edge_app.runtime.base import Binding, TensorInfo, numpy_dtype
 from edge_app.verdict import PlanKind, PowerMode
 
@@ -44,6 +44,7 @@ def load(file: Path, options: ort.SessionOptions) -> ort.InferenceSession:
 
     Raises:
         ModelError: absent, empty, damaged, or not loadable; says which.
+        RuntimeFault: no memory for it: no fault of the model, and another start may have it.
     """
     if not file.is_file():
         raise ModelError("no such model file", where=str(file), remedy="check model.path, or compile the plan")
@@ -58,6 +59,8 @@ def load(file: Path, options: ort.SessionOptions) -> ort.InferenceSession:
     try:
         session = ort.InferenceSession(str(file), options)
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
+        if (scarce := scarcity(error)) is not None:
+            raise scarce from error
         raise ModelError(
             "onnxruntime can't load the model",
             where=str(file),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+import toys
 
 from edge_app.cli import main
 from edge_app.commands import check, run_pipeline, watch
@@ -43,6 +47,47 @@ def test_a_full_disk_for_the_output_is_no_bug() -> None:
         command = [sys.executable, "-P", "-m", "edge_app", "check", "--schema"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, "No space left" in done.stderr, "Traceback" in done.stderr) == (5, True, False)
+
+
+NO_ROOM = """
+import resource, sys, threading
+from pathlib import Path
+import numpy
+from edge_app import cli
+from edge_app.commands import check
+from edge_app.runtime.ort import load, session_options
+
+def run(args):
+    WORK
+
+check.run = run
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2 * 2**20, resource.RLIM_INFINITY))
+sys.exit(cli.main(["check", "FILE"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        ("[threading.Thread(target=threading.Event().wait, daemon=True).start() for _ in range(9)]", "new thread"),
+        ("numpy.empty(2**24, numpy.uint8)", "MemoryError"),
+        ("import cv2", "failed to map segment"),
+        ("load(Path('model.onnx'), session_options(1))", "alloc"),
+    ],
+)
+def test_no_memory_is_no_bug_and_no_fault_of_the_model(tmp_path: Path, work: str, told: str) -> None:
+    """After the exit codes of a bad model or usage (4, 2) the service stays down for good."""
+    model = toys.detector()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2**23, np.float32), "large"))
+    model.graph.node.append(onnx.helper.make_node("Identity", ["large"], ["unused"]))
+    onnx.save(model, tmp_path / "model.onnx")
+    command = [sys.executable, "-P", "-c", NO_ROOM.replace("WORK", work)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 5, done.stderr
+    assert "the system gives no more memory or threads" in done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), BrokenPipeError()])

@@ -86,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
         print_json(document)
     else:
         show(document)
+    if args.choose_thresholds:
+        people().print(f"the scores are in {folder / 'manifest.yaml'}; a new recipe.rev follows from them")
+    if good is None:
+        people().print("no defect-free picture was looked at (--good DIR): how many good parts FAIL is not known")
     for text in not_held:
         people().print(f"no choice of scores holds on this list: {text}")
     return int(ExitCode.CHECK_FAILED if not_held else ExitCode.OK)

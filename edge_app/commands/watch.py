@@ -93,8 +93,17 @@ def watch(line: Line, args: argparse.Namespace) -> None:
             seen, heard = seen + 1, time.monotonic()
             print_result(result, as_json=args.json)
         elif args.timeout is not None and time.monotonic() - heard > args.timeout:
-            raise BusError("no result came", where=args.endpoint, wanted=f"one within {args.timeout:g} s",
-                           got=line.fault or "heartbeats only", remedy="is the node running, and are the keys right?")
+            raise no_result(line, args)
+
+
+def no_result(line: Line, args: argparse.Namespace) -> BusError:
+    """Nothing came for `--timeout`: because nobody is there, or because the node has nothing to tell."""
+    got, remedy = line.fault, "is the node running, and are the keys right?"
+    if got is None and line.heartbeat is not None:
+        got = f"heartbeats only: the node is {line.heartbeat.get('mode')}"
+        remedy = "does its camera give frames, and is it triggered? its page and its log have its alarms"
+    return BusError("no result came", where=args.endpoint, wanted=f"one within {args.timeout:g} s",
+                    got=got or "nothing", remedy=remedy)  # fmt: skip
 
 
 def print_result(result: Result, *, as_json: bool) -> None:
@@ -108,13 +117,18 @@ def print_result(result: Result, *, as_json: bool) -> None:
     colour, plain = (COLOURS[result.verdict], PLAIN) if sys.stdout.isatty() else ("", "")
     when = datetime.fromtimestamp(result.t_done_us / 1e6, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
     latency_ms = (result.t_done_us - result.data.get("t_capture_us", result.t_done_us)) / 1000
-    what = result.reason if result.verdict == "UNKNOWN" else found(result.data)
+    what = why(result.data) if result.verdict == "UNKNOWN" else found(result.data)
     marks = " ".join(([] if result.delivery == "live" else [str(result.delivery)]) + ["simulated"] * result.simulated)
     print(
         f"{when} {result.seq:>7} {printable(result.part_id or f'#{result.trigger_id}'):<12}"
         f" {colour}{result.verdict:<7}{plain} {latency_ms:6.1f} ms  {printable(what)} {marks}".rstrip(),
         flush=True,
     )
+
+
+def why(data: Mapping[str, Any]) -> str:
+    """Why a result is UNKNOWN: `BAD_IMAGE: blurred: wanted ...`."""
+    return ": ".join(str(data[key]) for key in ("reason", "detail") if data.get(key))
 
 
 def found(data: Mapping[str, Any]) -> str:
@@ -129,7 +143,8 @@ def describe_event(event: Mapping[str, Any]) -> str:
     """A `state` or `alarm` message in words."""
     if event.get("kind") == "alarm":
         word = ("acknowledged" if event.get("acked") else "raised") if event.get("active") else "cleared"
-        return f"alarm {event.get('alarm')} {word}: {event.get('text')} - {event.get('remedy')}"
+        said = (event.get("text"), event.get("remedy") if event.get("active") else None)
+        return f"alarm {event.get('alarm')} {word}{': ' * any(said)}{' - '.join(str(one) for one in said if one)}"
     return f"{event.get('was')} -> {event.get('mode')}: {event.get('reason')}"
 
 

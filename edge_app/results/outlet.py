@@ -317,7 +317,10 @@ class Outlet:
             self._bus.send(answer)
 
     def _send_alarm(self, alarm: Alarm) -> None:
-        log.warning("alarm %s %s: %s", alarm.name, "raised" if alarm.active else "cleared", alarm.text)
+        if alarm.active:
+            log.warning("alarm %s raised: %s", alarm.name, alarm.text)
+        else:
+            log.info("alarm %s cleared%s", alarm.name, f": {alarm.text}" if alarm.text else "")
         if self._bus is not None:
             self._bus.send(Message("alarm", wire.encode(alarm_message(self._identity, clock.utc_us(), alarm))))
 

@@ -49,7 +49,16 @@ def read_dataset(root: Path, split: str) -> Dataset:
         ConfigError: no such file, key or picture, or not one label file among them.
     """
     file = root / "data.yaml" if root.is_dir() else root
-    data = read_yaml(file).data
+    if not file.is_file():
+        raise ConfigError(
+            "no data set here",
+            where=str(root),
+            wanted="a folder with data.yaml (path, val, names), images/ and labels/, as YOLO has it",
+            got=f"no file {file}",
+            remedy="see models/README.md, From your own pictures",
+        )
+    document = read_yaml(file)
+    data = document.data
     names = _names(data.get("names"), file)
     base = file.parent / str(data.get("path", "."))
     if split not in data or split in ("names", "path", "nc"):
@@ -61,8 +70,9 @@ def read_dataset(root: Path, split: str) -> Dataset:
         )
     sources = data[split] if isinstance(data[split], list) else [data[split]]
     pictures = tuple(
-        Picture(picture, _labels_file(picture)) for source in sources for picture in _pictures(base / str(source))
-    )
+        Picture(picture, _labels_file(picture)) for source in sources
+        for picture in _pictures(base / str(source), f"{document.place((split,))}: {split}")
+    )  # fmt: skip
     if not any(picture.labels_file.is_file() for picture in pictures):
         raise ConfigError(
             f"not one of the {len(pictures)} pictures of {split!r} has a label file",
@@ -161,11 +171,17 @@ def _names(names: object, file: Path) -> tuple[str, ...]:
     raise ConfigError("the data set names no labels", where=str(file), wanted="names: [label, ...]", got=repr(names))
 
 
-def _pictures(source: Path) -> list[Path]:
+def _pictures(source: Path, where: str) -> list[Path]:
     if source.is_dir():
         return pictures_in(source)
     if not source.is_file():
-        raise ConfigError("the data set's list or folder is not there", where=str(source), got="no such file")
+        raise ConfigError(
+            "the data set's list or folder is not there",
+            where=where,
+            wanted="a .txt with a picture's path a line, or a folder of pictures",
+            got=f"nothing at {source}",
+            remedy="check the path: it begins at `path` of this file, else beside it",
+        )
     return [(source.parent / line).resolve() for line in read_lines(source, "the list of pictures")]
 
 

@@ -37,7 +37,7 @@ def seal_some(node: Outlet, sealing: Sealing) -> None:
     defects = tuple(Defect(label, 0.9, (1, 2, 3, 4)) for label in ("short", "short", "\x1b[2Jopen"))
     node.result(sealing.seal(Reason.OK))
     node.result(sealing.seal(Reason.DEFECT, defects=defects))
-    node.result(sealing.seal(Reason.LATE, part_id="P\x07"))
+    node.result(sealing.seal(Reason.LATE, part_id="P\x07", detail="no verdict by the deadline"))
 
 
 def test_a_line_for_each_result_and_nothing_that_drives_a_terminal(
@@ -48,7 +48,7 @@ def test_a_line_for_each_result_and_nothing_that_drives_a_terminal(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[3] for line in lines] == ["PASS", "FAIL", "UNKNOWN"]
     assert "2 short, 1 ?[2Jopen" in lines[1]
-    assert "LATE" in lines[2]
+    assert "LATE: no verdict by the deadline" in lines[2]
     assert "P?" in lines[2]
     assert all(line.isprintable() for line in lines)
 
@@ -84,6 +84,7 @@ def test_states_and_alarms_are_told_on_stderr(
         time.sleep(0.5)
         node.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "operator")
         node.alarm("LAMP", True, "the lamp is dark", "replace it")
+        node.alarm("LAMP", False, "", "replace it")
         node.result(sealing.seal())
 
     thread = threading.Thread(target=later)
@@ -92,12 +93,20 @@ def test_states_and_alarms_are_told_on_stderr(
     thread.join()
     told = capsys.readouterr().err
     assert "RUNNING -> HOLD: operator" in told
-    assert "alarm LAMP raised: the lamp is dark - replace it" in told
+    assert "alarm LAMP raised: the lamp is dark - replace it\n" in told
+    assert "alarm LAMP cleared\n" in told
 
 
 def test_silence_ends_with_exit_code_6_when_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "tcp://127.0.0.1:9", "--timeout", "0.6"]) == 6
-    assert "no result came" in capsys.readouterr().err
+    assert "is the node running" in capsys.readouterr().err
+
+
+def test_a_node_without_results_is_not_told_to_be_absent(node: Outlet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert watch(node, "--timeout", "3") == 6
+    told = capsys.readouterr().err
+    assert "heartbeats only: the node is " in told
+    assert "is it triggered?" in told
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,16 @@ def test_a_picture_that_a_line_sees_turned_is_an_error(tmp_path: Path, orientati
         assert "stored turned" in str(caught.value.got)
     else:
         assert read_picture(file).shape == (40, 60, 3)
+
+
+def test_a_list_that_is_not_there_names_the_line_that_names_it(root: Path) -> None:
+    (root / "data.yaml").write_text("path: .\nval: gone.txt\nnames: [open, short]\n")
+    with pytest.raises(ConfigError, match=r"data\.yaml:2: val: .*is not there") as caught:
+        read_dataset(root, "val")
+    assert str(root / "gone.txt") in str(caught.value.got)
+
+
+def test_a_folder_without_data_yaml_is_told_what_a_data_set_is(root: Path) -> None:
+    with pytest.raises(ConfigError, match="no data set here") as caught:
+        read_dataset(root / "images", "val")
+    assert "data.yaml" in str(caught.value.wanted)

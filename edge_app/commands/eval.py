@@ -86,12 +86,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(document)
     else:
         show(document)
-    if args.choose_thresholds:
-        people().print(f"the scores are in {folder / 'manifest.yaml'}; a new recipe.rev follows from them")
-    if good is None:
-        people().print("no defect-free picture was looked at (--good DIR): how many good parts FAIL is not known")
-    for text in not_held:
-        people().print(f"no choice of scores holds on this list: {text}")
+    for text in remarks(folder if args.choose_thresholds else None, not_held, any_good=good is not None):
+        people().print(text)
     return int(ExitCode.CHECK_FAILED if not_held else ExitCode.OK)
 
 
@@ -121,6 +117,14 @@ def progress(what: str) -> Any:
         return track(files, description=what, console=people(), transient=True)
 
     return over
+
+
+def remarks(written: Path | None, not_held: Sequence[str], *, any_good: bool) -> list[str]:
+    """What the figures do not say: where chosen scores were written, and what is not known or does not hold."""
+    told = [] if written is None else [f"the scores are in {written / 'manifest.yaml'}; a new recipe.rev follows"]
+    if not any_good:
+        told.append("no defect-free picture was looked at (--good DIR): how many good parts FAIL is not known")
+    return [*told, *(f"no choice of scores holds on this list: {text}" for text in not_held)]
 
 
 def write_thresholds(folder: Path, chosen: Any, chosen_on: str) -> None:

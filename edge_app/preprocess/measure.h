@@ -7,7 +7,7 @@
 
 #include "plan.h"
 
-enum { EA_MEASURE_COLUMNS = 640, EA_MEASURE_ROWS = 160 };
+enum { EA_MEASURE_COLUMNS = 640, EA_MEASURE_ROWS = 157 };
 
 typedef struct {
     double mean_luma, contrast, dark_fraction, bright_fraction, noise, sharpness, sharpness_x, sharpness_y, edge_fraction;

@@ -1,6 +1,6 @@
 """What the frame guard needs to know of a frame: light, contrast, sharpness, and where things lie.
 
-Everything is counted on a grid of sample points (at most 640 x 160), so the cost does not grow with the frame. At each
+Everything is counted on a grid of sample points (at most 640 x 157), so the cost does not grow with the frame. At each
 point the luma is taken there, one px to the right and one px down: that is the full resolution of the sensor, so a
 lens out of focus shows in a 12 Mpixel frame as well as in a small one. Luma is (38 R + 75 G + 15 B + 64) >> 7: BT.601's
 weights in 7 bits, at most one level from `color: GRAY`'s, at a third of its instructions.
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 
-MOST_COLUMNS, MOST_ROWS = 640, 160
+MOST_COLUMNS, MOST_ROWS = 640, 157
+"""A prime: heights are no multiples of it, so that steps down are no whole px."""
 _SCALARS = struct.Struct("9d")
 """What ea_measures begins with."""
 _PROFILES = 0, MOST_COLUMNS, 2 * MOST_COLUMNS, 2 * MOST_COLUMNS + MOST_ROWS
@@ -52,7 +53,6 @@ class FrameMeasures:
         edge_columns: mean step along the row in each column.
         luma_rows: mean luma of each row of sample points.
         edge_rows: mean step along the column in each row.
-        column_step_px, row_step_px: frame px from one entry of these profiles to the next.
     """
 
     mean_luma: float
@@ -68,26 +68,24 @@ class FrameMeasures:
     edge_columns: Floats
     luma_rows: Floats
     edge_rows: Floats
-    column_step_px: int
-    row_step_px: int
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Sample points of a frame's region: how many along a row and a column, and px from one to the next."""
+    """Sample points of a frame's region, spread evenly: how many along a row and a column.
+
+    Steps that are no whole px come, in turn, to every place of a pattern that repeats itself.
+    """
 
     region: Region
     columns: int
     rows: int
-    column_step_px: int
-    row_step_px: int
 
     @classmethod
     def of(cls, source: Source, region: Region | None) -> Grid:
-        """The finest grid of at most 640 x 160 points."""
+        """At most 640 x 157 points."""
         x0, y0, x1, y1 = region or (0, 0, source.width, source.height)
-        across, down = -(-(x1 - x0) // MOST_COLUMNS), -(-(y1 - y0) // MOST_ROWS)
-        return cls((x0, y0, x1, y1), (x1 - x0) // max(across, 1), (y1 - y0) // max(down, 1), across, down)
+        return cls((x0, y0, x1, y1), min(x1 - x0, MOST_COLUMNS), min(y1 - y0, MOST_ROWS))
 
 
 def measure(frame: Buffer, source: Source, region: Region | None = None) -> FrameMeasures:
@@ -146,6 +144,4 @@ def of_result(result: Buffer, grid: Grid) -> FrameMeasures:
         edge_columns=edge_columns[: grid.columns],
         luma_rows=luma_rows[: grid.rows],
         edge_rows=edge_rows[: grid.rows],
-        column_step_px=grid.column_step_px,
-        row_step_px=grid.row_step_px,
     )

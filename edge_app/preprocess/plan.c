@@ -39,7 +39,7 @@ const char *ea_spec_error(const ea_spec *s) {
         return "unknown colour order, layout, type or method";
     if (s->method == EA_SAMPLE && (s->color != EA_GRAY || s->inner_w > s->region_w || s->inner_h > s->region_h ||
                                    s->inner_w > EA_MEASURE_COLUMNS || s->inner_h > EA_MEASURE_ROWS))
-        return "samples are gray, at most 640x160 and no more than pixels";
+        return "samples are gray, at most 640x157 and no more than pixels";
     if (!in_range(s->pad_value, 0, 255)) return "pad value must be 0..255";
     if (s->method == EA_AREA && (s->resized_w > s->region_w || s->resized_h > s->region_h)) return "area averaging only reduces";
     if (s->raw && s->dtype != EA_UINT8) return "raw pixels need a uint8 tensor";
@@ -82,9 +82,8 @@ void ea_linear_taps(ea_tap *taps, int32_t n, int32_t m, int32_t first, int32_t c
 }
 
 void ea_sample_taps(ea_tap *taps, int32_t n, int32_t m, int32_t origin, int32_t limit) {
-    const int32_t step = n / m;
     for (int32_t i = 0; i < m; i++) {
-        int32_t p = origin + i * step + (step - 1) / 2, last = origin + n - 1;
+        int32_t p = origin + ((2 * i + 1) * n - m) / (2 * m), last = origin + n - 1;
         if (limit > 0) {
             last = limit - 2;
             p = p > limit - 3 ? limit - 3 : p;

@@ -84,7 +84,7 @@ size_t ea_dtype_bytes(int dtype);
 /* The taps of OpenCV's INTER_LINEAR along one axis: source length n resized to m, positions first .. first+count-1.
  * At the ends columns clamp the weight and rows (is_row) keep it, as OpenCV does. */
 void ea_linear_taps(ea_tap *taps, int32_t n, int32_t m, int32_t first, int32_t count, int32_t origin, int is_row);
-/* Sample points (p0) every n / m px, from half a step in, and their neighbours (p1). Weights are not used.
+/* Sample points (p0), m of them spread evenly over n px, and their neighbours (p1). Weights are not used.
  * Points outside 1 .. limit - 3 are moved there: the columns where a Bayer frame has colours of its own. limit 0: none. */
 void ea_sample_taps(ea_tap *taps, int32_t n, int32_t m, int32_t origin, int32_t limit);
 

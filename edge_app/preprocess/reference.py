@@ -145,14 +145,18 @@ def samples(source: Source, grid: Grid, frame: Bytes) -> tuple[Ints, Ints, Ints]
     """Luma at each sample point, the step to the px on its right, and that to the px below, [rows, columns] each."""
     gray = (to_rgb(source, frame) @ np.array([38, 75, 15]) + 64) >> 7
     x0, y0, x1, y1 = grid.region
-    x = x0 + np.arange(grid.columns) * grid.column_step_px + (grid.column_step_px - 1) // 2
-    y = y0 + np.arange(grid.rows) * grid.row_step_px + (grid.row_step_px - 1) // 2
+    x, y = x0 + spread(x1 - x0, grid.columns), y0 + spread(y1 - y0, grid.rows)
     right, below = np.minimum(x + 1, x1 - 1), np.minimum(y + 1, y1 - 1)
     if source.pixel_format in _RED_SITE:  # the outermost columns of a Bayer frame have no colours of their own
         x = np.maximum(np.minimum(x, source.width - 3), 1)
         right = np.minimum(x + 1, source.width - 2)
     here = gray[np.ix_(y, x)]
     return here, np.abs(gray[np.ix_(y, right)] - here), np.abs(gray[np.ix_(below, x)] - here)
+
+
+def spread(n: int, m: int) -> Ints:
+    """Positions of m points spread evenly over n px."""
+    return ((2 * np.arange(m) + 1) * n - m) // (2 * m)
 
 
 def scalars(here: Ints, across: Ints, down: Ints) -> tuple[float, ...]:

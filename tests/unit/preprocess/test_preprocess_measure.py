@@ -69,12 +69,22 @@ def test_sharpness_survives_noise():
 
 
 def test_motion_blur_shows_in_its_direction():
-    lines = np.arange(600) % 21 < 4
-    board = np.where(lines[:, None] | lines, 200, 50).astype(np.uint8)
+    board = np.full((600, 600), 50, np.uint8)
+    board[::20], board[:, ::20] = 200, 200
     moved = np.mean([np.roll(board, k, axis=1) for k in range(6)], axis=0).astype(np.uint8)
     still, blurred = of(board), of(moved)
     assert blurred.sharpness_x < 0.5 * still.sharpness_x
     assert blurred.sharpness_y > 0.7 * still.sharpness_y
+
+
+@pytest.mark.parametrize("pitch", [2, 4, 8, 16, 20, 40])
+def test_lines_that_repeat_are_seen_whatever_their_pitch(pitch):
+    """At 640 px, 160 rows would lie 4 px apart and pass between the lines of such a board, all of them."""
+    board = np.full((640, 640), 50, np.uint8)
+    board[pitch - 1 :: pitch] = 200
+    m = of(board)
+    assert (m.contrast, m.sharpness_y) == (150, 1.0)
+    assert m.edge_fraction == pytest.approx(1 / pitch, rel=0.3)
 
 
 def test_profiles_tell_a_shift():
@@ -82,7 +92,7 @@ def test_profiles_tell_a_shift():
     board = np.repeat(np.repeat(rng.integers(0, 255, (40, 40), np.uint8), 16, axis=0), 16, axis=1)
     moved = np.roll(board, (12, 20), axis=(0, 1))
     a, b = of(board), of(moved)
-    assert (a.column_step_px, a.row_step_px) == (1, 4)
+    assert (a.luma_columns.size, a.luma_rows.size) == (640, 157)
     for of_a, of_b, step, shift in (
         (a.luma_columns, b.luma_columns, 1, 20),
         (a.edge_columns, b.edge_columns, 1, 20),
@@ -93,9 +103,9 @@ def test_profiles_tell_a_shift():
 
 
 def test_row_and_column_profiles_are_means():
-    picture = np.random.default_rng(2).integers(0, 256, (160, 640), np.uint8)
+    picture = np.random.default_rng(2).integers(0, 256, (157, 640), np.uint8)
     m = of(picture)
-    assert (m.luma_columns.shape, m.luma_rows.shape) == ((640,), (160,))
+    assert (m.luma_columns.shape, m.luma_rows.shape) == ((640,), (157,))
     np.testing.assert_allclose(m.luma_columns, picture.mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(m.luma_rows, picture.mean(axis=1), rtol=1e-5)
 
@@ -105,7 +115,7 @@ def test_large_frames_are_sampled_at_full_resolution():
     picture = np.full((3000, 4096), 50, np.uint8)
     picture[:, ::2] = 200
     m = of(picture)
-    assert (m.luma_columns.shape, m.column_step_px, m.row_step_px) == ((585,), 7, 19)
+    assert (m.luma_columns.size, m.luma_rows.size) == (640, 157)
     assert m.sharpness_x == pytest.approx(1.0)
 
 

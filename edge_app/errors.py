@@ -110,17 +110,17 @@ class InvalidOutput(EdgeAppError):
 
 SCARCE = (
     "can't start new thread", "failed to map segment", "annot allocate memory", "Failed to allocate memory",
-    "bad_alloc", "bad allocation",
+    "bad_alloc", "bad allocation", "Too many open files",
 )  # fmt: skip
-"""Words of Python's threads, the loader of libraries, the C library and onnxruntime."""
+"""Words of Python's threads, the loader of libraries, the C library, onnxruntime and libzmq."""
 
 
 def scarcity(error: BaseException) -> RuntimeFault | None:
-    """The system gave no memory, or no thread, as everybody tells it in other words; None: it is another error."""
+    """The system gave no memory, thread or file handle, as everybody tells it otherwise; None: it is another error."""
     if not isinstance(error, MemoryError) and not any(words in str(error) for words in SCARCE):
         return None
     return RuntimeFault(
-        "the system gives no more memory or threads",
+        "the system gives no more memory, threads or file handles",
         got=f"{type(error).__name__}: {error}".rstrip(": ")[:300],
-        remedy="see who takes them, and the limits: free, ulimit -a, MemoryMax and TasksMax of the service",
+        remedy="see who takes them, and the limits: free, ulimit -a; of the service MemoryMax, TasksMax, LimitNOFILE",
     )

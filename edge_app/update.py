@@ -294,8 +294,8 @@ class Updates:
         if failure is not None:
             self._node.take_over(old)
         if failure is None:
+            self.store.forget_old({new.version or ""})  # first: the next update may be to what would go
             self._tell(Stage.IN_FORCE, f"{probation.inspected} frames inspected, {probation.late} not in time")
-            self.store.forget_old({new.version or ""})
         elif probation.ordered:
             self._tell(Stage.ROLLED_BACK, failure)
         else:

@@ -7,6 +7,7 @@ and must not wait for the line: they read what the line keeps anyway.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import threading
@@ -34,6 +35,9 @@ MOST_STREAMS = 32
 MOST_CONNECTIONS = 96
 """Of all kinds. Whoever connects and says nothing must not use up the process's file descriptors."""
 KEEPALIVE_S = 15.0
+SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+QUIET_S = 60.0
+"""That no connection can be taken is told once in so long."""
 MOST_REQUEST_BYTES = 4096
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -77,6 +81,7 @@ class Server:
         self._pages: Sequence[Page] = ()
         self._admitted: set[object] = set()
         """Connections on which somebody has asked who may look."""
+        self._quiet_until_s = 0.0
         self._thread = threads.daemon(self._run, "monitor")
         self._started = threading.Event()
         self._error: EdgeAppError | None = None
@@ -110,7 +115,8 @@ class Server:
         try:
             asyncio.run(self._serve())
         except Exception as error:
-            log.exception("the monitor's server ends on an error; the line goes on")
+            bug = not isinstance(error, OSError)  # which may be that no file handle is left
+            log.error("the monitor's server ends on an error; the line goes on: %r", error, exc_info=bug)
             if self._started.is_set():
                 self._died(repr(error))
             else:
@@ -120,6 +126,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(self._tell)
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -148,6 +155,15 @@ class Server:
             await self._until_stopped(runner)
         finally:
             await runner.cleanup()
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio tells of each connection that it has no file handle for, a thousand times a second."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in SCARCE:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._quiet_until_s:
+            self._quiet_until_s = loop.time() + QUIET_S
+            log.error("the pages take no connection: %s", error)
 
     async def _until_stopped(self, runner: web.AppRunner) -> None:
         assert self._stop is not None

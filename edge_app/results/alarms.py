@@ -38,12 +38,12 @@ class Alarms:
         """Raises or clears. What is known already is not sent again; a new text is, and wants a new acknowledgement."""
         with self._lock:
             known = self._alarms.get(name)
-            if known is None and not active:
+            stands = known is not None and known.active
+            if not stands and not active:
                 return
             if known is not None and (known.active, known.text) == (active, text):
                 return
-            still = known is not None and known.active and active
-            since = known.since_us if known is not None and still else clock.utc_us()
+            since = known.since_us if known is not None and stands and active else clock.utc_us()
             alarm = Alarm(name, active, since, text, remedy)
             self._alarms[name] = alarm
             self._publish(alarm)  # under the lock: changes go out in the order in which they were made

@@ -6,6 +6,7 @@ import errno
 import itertools
 import time
 from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import zmq
@@ -161,20 +162,26 @@ class Sockets:
 
     def _bind(self, key: str, endpoint: str, kind: int) -> Bound:
         assert self.context is not None
-        sock: Socket = self.context.socket(kind)
-        self._set_options(sock, kind)
-        self._lock(sock)
-        name = f"inproc://monitor-{next(_names)}"
-        sock.monitor(name, WATCHED)
-        monitor: Socket = self.context.socket(zmq.PAIR)
-        monitor.connect(name)
-        sock.set(zmq.IPV6, int("[" in endpoint))
+        with ExitStack() as failed:  # a socket that is left open would keep the context from its end, for ever
+            sock: Socket = self.context.socket(kind)
+            failed.callback(sock.close, linger=0)
+            self._set_options(sock, kind)
+            self._lock(sock)
+            name = f"inproc://monitor-{next(_names)}"
+            sock.monitor(name, WATCHED)
+            failed.callback(sock.disable_monitor)
+            monitor: Socket = self.context.socket(zmq.PAIR)
+            failed.callback(monitor.close, linger=0)
+            monitor.connect(name)
+            sock.set(zmq.IPV6, int("[" in endpoint))
+            self._listen(sock, key, endpoint)
+            failed.pop_all()
+        return Bound(sock.get_string(zmq.LAST_ENDPOINT), sock, monitor)
+
+    def _listen(self, sock: Socket, key: str, endpoint: str) -> None:
         try:
             sock.bind(endpoint)
         except zmq.ZMQError as error:
-            sock.disable_monitor()
-            monitor.close(linger=0)
-            sock.close(linger=0)
             in_use = error.errno == errno.EADDRINUSE
             raise BusError(
                 "the port is in use" if in_use else "can't listen there",
@@ -183,7 +190,6 @@ class Sockets:
                 got=f"{endpoint}: {error.strerror}",
                 remedy="is another node running? stop it, or set another port" if in_use else "check the address",
             ) from error
-        return Bound(sock.get_string(zmq.LAST_ENDPOINT), sock, monitor)
 
     def _set_options(self, sock: Socket, kind: int) -> None:
         """Without ZMTP heartbeats and without a bound on what comes in, on purpose.

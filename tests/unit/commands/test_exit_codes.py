@@ -85,7 +85,7 @@ def test_no_memory_is_no_bug_and_no_fault_of_the_model(tmp_path: Path, work: str
     command = [sys.executable, "-P", "-c", NO_ROOM.replace("WORK", work)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 5, done.stderr
-    assert "the system gives no more memory or threads" in done.stderr
+    assert "the system gives no more memory, threads or file handles" in done.stderr
     assert told in done.stderr
     assert "Traceback" not in done.stderr
 

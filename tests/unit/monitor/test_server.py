@@ -7,7 +7,10 @@ import itertools
 import os
 import queue
 import socket
+import subprocess
+import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -315,6 +318,37 @@ def test_strangers_who_say_nothing_use_up_no_file_descriptors() -> None:
         stranger.close()
     made.close()
     assert not made.alive
+
+
+NO_HANDLE = """
+import resource, sys, time
+from edge_app.monitor.server import Server
+
+made = Server("127.0.0.1:0", None)
+made.start([])
+resource.setrlimit(resource.RLIMIT_NOFILE, (4, 100))
+print(made.url, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_connections_without_a_file_handle_do_not_fill_the_log() -> None:
+    """It was a traceback for each of hundreds of tries a second."""
+    command = [sys.executable, "-P", "-c", NO_HANDLE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        host, port = child.stdout.readline().strip().removeprefix("http://").strip("/").split(":")
+        asked = [socket.create_connection((host, int(port)), timeout=30) for _ in range(3)]
+        assert child.stderr is not None
+        first = child.stderr.readline()
+        time.sleep(1.5)  # it tries again each second
+        rest = child.communicate(timeout=60)[1]
+        for one in asked:
+            one.close()
+    assert "Too many open files" in first
+    assert rest == ""
 
 
 def test_the_tick_goes_on_whatever_happens_in_it() -> None:

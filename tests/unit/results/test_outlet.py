@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -71,6 +74,9 @@ def test_an_alarm_is_sent_when_raised_acknowledged_and_cleared_and_not_again(nod
     assert (cleared["active"], cleared["text"]) == (False, "the NPU answers again")
     assert node.client.ask("status")["alarms"] == []
     assert node.client.ask("ack_alarm", alarm="NPU_FAULT", request_id="a2")["code"] == "NOT_FOUND"
+    node.outlet.alarm("NPU_FAULT", False, "the NPU answers as before", "")
+    node.outlet.alarm("OTHER", True, "something else", "")
+    assert node.client.next("alarm")["alarm"] == "OTHER", "what is cleared is not cleared again, in whatever words"
 
 
 def test_a_live_update_changes_what_the_next_result_says(node: Node) -> None:
@@ -129,6 +135,34 @@ def test_no_wire_is_a_node_too() -> None:
     opened.alarm("X", True, "t", "r")
     assert opened.healthy()
     opened.close()
+
+
+FEW_HANDLES = """
+import resource, sys
+from pathlib import Path
+import zmq
+from edge_app.errors import BusError
+from edge_app.results.sockets import Sockets
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) - 1 + int(sys.argv[1]), 100))
+sockets = Sockets("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", None, None)
+try:
+    sockets.open()
+except (zmq.ZMQError, BusError) as error:
+    print(error)
+"""
+
+
+def test_a_start_without_file_handles_ends() -> None:
+    """A socket that was left open kept it waiting for ever. With yet fewer, libzmq itself aborts."""
+    told = []
+    for handles in range(4, 16):
+        command = [sys.executable, "-P", "-c", FEW_HANDLES, str(handles)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode in (0, -signal.SIGABRT), done.stderr
+        told += done.stdout.splitlines()
+    assert told
+    assert all("Too many open files" in line for line in told)
 
 
 def test_a_port_in_use_is_one_clear_error() -> None:

@@ -206,6 +206,8 @@ class Journal:
         if self._connection is None:
             self._open()
         assert self._connection is not None
+        if not self._places:
+            self._begin(self._connection)
         records = [item for item in batch if isinstance(item, Record)]
         notes = [item for item in batch if isinstance(item, jf.Note)]
         if batch:
@@ -245,11 +247,19 @@ class Journal:
             self._set_aside(error)
             self._connection = jf.open_for_writing(self.file)
             found = "a new file"
-        node = self._identity
-        self._run_number = jf.begin_run(self._connection, node.epoch, node.node, node.software, self._clock_start[0])
-        self._places = jf.places(self.file)
-        self.oldest_seq = jf.oldest_seq(self._connection, self._run_number)
         log.info("journal %s: %s", self.file, found)
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Writes the epoch down, before any result of it. A full disk may refuse that to a file that is open."""
+        node = self._identity
+        self._run_number = jf.begin_run(connection, node.epoch, node.node, node.software, self._clock_start[0])
+        self.oldest_seq = jf.oldest_seq(connection, self._run_number)
+        self._places = jf.places(self.file)
+
+    def _close_file(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._places = None, []
 
     def _look_back(self, connection: sqlite3.Connection) -> str:
         """What an earlier run left, in words; the last results of a run that did not end cleanly are checked."""
@@ -268,9 +278,7 @@ class Journal:
 
     def _set_aside(self, error: Exception) -> None:
         """A file that SQLite can't read is kept under another name, and a new one begun."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._close_file()
         self.oldest_seq = None
         aside = jf.set_aside(self.file)
         text = f"{self.file} can't be read ({error}); it is kept as {aside.name}, and a new one was begun"
@@ -318,9 +326,8 @@ class Journal:
         self._opened.set()
 
     def _broke(self, error: Exception) -> None:
-        if self._connection is not None and not jf.is_full(error):  # open, a full disk can at least be read
-            self._connection.close()
-            self._connection = None
+        if not jf.is_full(error):  # open, a full disk can at least be read
+            self._close_file()
         if jf.is_damage(error):
             try:
                 self._set_aside(error)

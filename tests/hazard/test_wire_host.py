@@ -23,7 +23,7 @@ from edge_app.config.results import Journal as JournalSection
 from edge_app.keys import write_pair
 from edge_app.results.auth import new_key_pair
 from edge_app.results.journal import Journal
-from edge_app.results.journal_file import open_for_reading, read_runs
+from edge_app.results.journal_file import SEQ_BITS, open_for_reading, read_runs
 from edge_app.results.record import Record
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts and network namespaces")
@@ -181,6 +181,31 @@ def test_a_run_that_ends_on_a_full_disk_has_not_ended_cleanly(
     assert "300 results are not in" in caplog.text
     with closing(open_for_reading(disk / "results.db")) as connection:
         assert [run.ended_us for run in read_runs(connection)] == [None]
+
+
+@needs_root
+def test_a_start_on_a_full_disk_begins_its_run_when_there_is_room(small_disk: Callable[[int], Path]) -> None:
+    """The results were written without their run, and then the file was called moved."""
+    disk = small_disk(3)
+    file, ballast = disk / "results.db", disk / "ballast"
+    node = NodeProcess({"journal": {"path": file}}, rate=100).start()
+    earlier = node.epoch
+    with node.line() as line:
+        until(lambda: status_of(line)["durable_seq"] >= 50)  # type: ignore[operator]
+    node.kill()  # its -wal and -shm stay, so that the file can be opened though the disk is full
+    ballast.write_bytes(b"x" * shutil.disk_usage(disk).free)
+    with node, node.line() as line:
+        until(lambda: status_of(line)["journal"] is False)
+        first = line.next(60)
+        assert first is not None
+        assert replayed(line, earlier)[:50] == list(range(1, 51))
+        ballast.unlink()
+        until(lambda: status_of(line)["durable_seq"] >= first.seq)  # type: ignore[operator]
+        until(lambda: status_of(line)["alarms"] == [])
+    with closing(open_for_reading(file)) as connection:
+        assert [run.epoch for run in read_runs(connection)] == [earlier, node.epoch]
+        assert connection.execute(f"SELECT DISTINCT id >> {SEQ_BITS} FROM result").fetchall() == [(1,), (2,)]
+    assert main(["journal", "verify", str(file)]) == 0
 
 
 @needs_root

@@ -80,7 +80,12 @@ class MirrorPage:
             await asyncio.sleep(PERIOD_S)
 
     async def _video(self, request: web.Request) -> web.StreamResponse:
-        return await stream(request, f"multipart/x-mixed-replace; boundary={BOUNDARY}", self._frames)
+        kind = f"multipart/x-mixed-replace; boundary={BOUNDARY}"
+        # A page of another server of this machine may embed it, no other site's. Which it is the browser says, and no
+        # page can; the policy `same-site` keeps Chromium from showing it to 127.0.0.1 on another port, too.
+        near = request.headers.get("Sec-Fetch-Site") in ("same-site", "same-origin")
+        policy = "cross-origin" if near else "same-origin"
+        return await stream(request, kind, self._frames, Cross_Origin_Resource_Policy=policy)
 
     async def _frames(self) -> AsyncIterator[bytes]:
         """Each new frame once. A browser shows a part when the next one begins, so each ends with its boundary.
@@ -114,12 +119,15 @@ def state_of(mirror: Mirror, now_us: int) -> dict[str, Any]:
         best = [(mirror.labels[int(k)], round(float(average[k]), 3)) for k in order]
     named = None if told is None or told.label is None else mirror.labels[told.label]
     trouble = mirror.camera_trouble()
+    words = "looking" if told is None else WORDS.get(told.reason, told.detail)
+    if trouble and named is None and (told is None or told.reason not in NO_PICTURE):
+        words = WORDS[Reason.CAMERA_LOST]  # where no label stood, there was no other decision to make
     return {
         "mode": mirror.line.mode.value,
         "reason": None if told is None else told.reason.value,
         "label": named,
         "confidence": dict(best).get(named, 0.0) if named is not None else None,
-        "words": "looking" if told is None else WORDS.get(told.reason, told.detail),
+        "words": words,
         "detail": trouble or ("" if told is None or told.reason is Reason.NO_PART else told.detail),
         "remark": following.remark,
         "stable_s": None if told is None else round((now_us - told.since_us) / 1e6, 1),

@@ -218,7 +218,7 @@ async def _add_headers(_request: web.Request, answer: web.StreamResponse) -> Non
 
 
 async def stream(
-    request: web.Request, content_type: str, parts: Callable[[], AsyncIterator[bytes]]
+    request: web.Request, content_type: str, parts: Callable[[], AsyncIterator[bytes]], **headers: str
 ) -> web.StreamResponse:
     """Sends parts (server-sent events, MJPEG) until the browser goes, reads no more, or the node stops.
 
@@ -226,11 +226,13 @@ async def stream(
         request: answered by this.
         content_type: of the whole.
         parts: makes the iterator; it paces itself.
+        headers: in place of HEADERS, with _ for -.
     """
     streams = request.app[STREAMS]
     if streams.locked():
         raise web.HTTPServiceUnavailable(text=f"{MOST_STREAMS} pages are open already; close one.\n")
-    answer = web.StreamResponse(headers={"Content-Type": content_type})
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    answer = web.StreamResponse(headers={"Content-Type": content_type, **more})
     async with streams:
         await answer.prepare(request)
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -93,6 +95,31 @@ def test_without_live_there_is_no_such_page(tmp_path: Path) -> None:
 def test_a_pipeline_that_judges_parts_has_no_mirror(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"monitor\.live"):
         colours.pipeline(tmp_path, decision=None, gate=None, monitor=monitor(live=True))
+
+
+@pytest.mark.skipif(BINARY is None, reason="no chromium here")
+def test_another_page_of_this_machine_may_embed_the_picture(node: App, tmp_path: Path) -> None:
+    class Shop(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(f'<img id=mirror src="{url(node)}mirror.mjpg">'.encode())
+
+    async def look(port: int) -> None:
+        async with Browser(tmp_path / "profile") as browser:
+            await browser.open(f"http://127.0.0.1:{port}/")
+            await browser.until("document.querySelector('#mirror')?.naturalWidth === 360")
+            await browser.open(f"http://localhost:{port}/")  # another site
+            await browser.until("document.querySelector('#mirror')?.complete && location.hostname === 'localhost'")
+            assert await browser.ask("document.querySelector('#mirror').naturalWidth") == 0
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Shop) as shop:
+        threading.Thread(target=shop.serve_forever, daemon=True).start()
+        try:
+            asyncio.run(look(shop.server_port))
+        finally:
+            shop.shutdown()
 
 
 @pytest.mark.skipif(BINARY is None, reason="no chromium here")

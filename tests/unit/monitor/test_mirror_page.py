@@ -96,6 +96,11 @@ def test_several_people_are_told() -> None:
     assert shown(*[scores(0.1, 0.85, 0.05)] * 11)["remark"] == ""
 
 
+@pytest.mark.parametrize("before", [[], [scores(0.4, 0.3, 0.3)] * 11])
+def test_a_camera_that_is_gone_is_not_an_uncertain_label(before: list[Judgement]) -> None:
+    assert shown(*before, trouble="no frame since 14:02")["words"] == WORDS[Reason.CAMERA_LOST]
+
+
 def test_trouble_of_the_camera_is_told_in_its_words() -> None:
     state = shown(*[Judgement(Reason.CAMERA_LOST)] * 11, trouble="no frame since 14:02")
     assert state["detail"] == "no frame since 14:02"

@@ -39,6 +39,8 @@ ALARM = "EVIDENCE_FAILED"
 REMEDY = "free the disk, or lower results.evidence.keep_mib; results are not touched by this"
 MAX_EXPECTED = 256
 RETRY_S = 1.0
+FULL_BYTES, ROOM_BYTES = MIB, 4 * MIB
+"""Of a disk that is called full, and what its index and the journal's need to go on."""
 WITHOUT_PICTURE = frozenset({
     Reason.MISSED_TRIGGER, Reason.CAMERA_LOST, Reason.INCOMPLETE_FRAME, Reason.STALE_FRAME, Reason.NOT_RUNNING,
     Reason.OVERLOAD,
@@ -327,6 +329,20 @@ class Evidence:
             self._file(sha256).unlink(missing_ok=True)
         return True
 
+    def _unlink_on_a_full_disk(self) -> None:
+        """There not even the index can be written, or opened, that says which picture is the oldest: files tell it too.
+
+        What the index still says of them goes as the next ones are deleted.
+        """
+        if self._free_bytes() >= FULL_BYTES:
+            return
+        files = sorted(self.folder.glob("*/*.jpg"), key=lambda file: file.stat().st_mtime_ns)
+        for count, file in enumerate(files, 1):
+            file.unlink()
+            if self._free_bytes() >= ROOM_BYTES:
+                log.warning("evidence: the disk is full; the %d oldest pictures are deleted", count)
+                return
+
     def _look_after_disk(self) -> None:
         if not self._room_wanted.is_set():
             return
@@ -353,6 +369,8 @@ class Evidence:
         if is_damage(error):
             with suppress(OSError):
                 set_aside(self._index)  # the pictures are still there: a new index adopts them
+        with suppress(OSError):
+            self._unlink_on_a_full_disk()
         self._failing = True
         self._not_before_s = time.monotonic() + RETRY_S
         self._alarm(ALARM, True, f"pictures are dropped: {type(error).__name__}: {error}", REMEDY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -226,6 +228,40 @@ def test_a_full_disk_drops_pictures_before_results(small_disk: Callable[[int], P
         kept = sum(file.stat().st_size for file in (disk / "evidence").glob("*/*.jpg"))
         assert kept < 4 * 1024 * 1024
         assert free > 0
+
+
+@needs_root
+@pytest.mark.parametrize("when", ["while it runs", "before it starts again"])
+def test_on_a_disk_that_others_fill_pictures_make_room_for_results(
+    small_disk: Callable[[int], Path], when: str
+) -> None:
+    """Which picture is the oldest is told by an index, and a full disk takes no change of that either."""
+    disk = small_disk(24)
+    evidence, ballast = disk / "evidence", disk / "ballast"
+    for number in range(60):
+        picture = number.to_bytes() * 200_000
+        name = hashlib.sha256(picture).hexdigest()
+        (evidence / name[:2]).mkdir(parents=True, exist_ok=True)
+        (evidence / name[:2] / f"{name}.jpg").write_bytes(picture)
+        os.utime(evidence / name[:2] / f"{name}.jpg", (number, number))
+    results = {"journal": {"path": disk / "results.db"}, "evidence": {"path": evidence, "free_mib": 1, "pass_every": 1}}
+    node = NodeProcess(results, rate=100).start()
+    with node.line() as line:
+        until(lambda: status_of(line)["disk"]["evidence_bytes"] > 12_000_000)  # type: ignore[index]
+        if when == "before it starts again":
+            node.kill()
+        with ballast.open("wb") as stream, contextlib.suppress(OSError):
+            while True:
+                os.write(stream.fileno(), bytes(4096))
+        if when == "before it starts again":
+            node.start()
+        reached = line.command("status")["last_seq"]
+        until(lambda: status_of(line)["durable_seq"] > reached)  # type: ignore[operator]
+        until(lambda: status_of(line)["alarms"] == [])
+        assert status_of(line)["disk"]["journal_lost"] == 0  # type: ignore[index]
+    node.kill()
+    kept = sorted(int(file.stat().st_mtime) for file in evidence.glob("*/*.jpg") if file.stat().st_mtime < 60)
+    assert kept[-10:] == list(range(50, 60)), "the oldest went"
 
 
 @needs_root

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,25 +70,30 @@ def write_pair(folder: Path, pair: KeyPair) -> tuple[Path, Path]:
     """Writes both files of a new pair; returns the public and the secret one.
 
     Raises:
-        KeyFileError: one of them exists, or can't be written. A secret is never written over.
+        KeyFileError: one of them exists, or can't be written; neither is left then. A secret is never written over.
     """
     public, secret = folder / f"{pair.name}.public.toml", folder / f"{pair.name}.secret.toml"
     head = f'name = "{pair.name}"\npublic = "{pair.public}"\n'
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_new(secret, f"# secret: for this machine alone\n{head}secret = \"{pair.secret}\"\n", 0o600)
-        _write_new(public, head, 0o644)
-    except FileExistsError as error:
-        raise KeyFileError(
-            f"{error.filename}: never written over, and there is one already: choose another name, or move it"
-        ) from error
-    except OSError as error:
-        raise KeyFileError(f"{error.filename}: can't write the key: {error.strerror}") from error
+    with ExitStack() as failed:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            text = f"# secret: for this machine alone\n{head}secret = \"{pair.secret}\"\n"
+            _write_new(secret, text, 0o600, failed)
+            _write_new(public, head, 0o644, failed)
+        except FileExistsError as error:
+            raise KeyFileError(
+                f"{error.filename}: never written over, and there is one already: choose another name, or move it"
+            ) from error
+        except OSError as error:
+            raise KeyFileError(f"{error.filename or folder}: can't write the key: {error.strerror}") from error
+        failed.pop_all()
     return public, secret
 
 
-def _write_new(file: Path, text: str, mode: int) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="ascii") as stream:
+def _write_new(file: Path, text: str, mode: int, failed: ExitStack) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    failed.callback(file.unlink, missing_ok=True)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
         stream.write(text)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +27,13 @@ def append(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def _add(file: Path, text: str) -> None:
+    """Adds all of it or nothing: half a document would make the others unreadable."""
     try:
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(text)
+        with file.open("ab", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if stream.write(text.encode()) != len(text.encode()):
+                stream.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise ConfigError("can't write the ledger", where=str(file), got=error.strerror or str(error)) from error
 

@@ -1,11 +1,14 @@
 """`edge_app bench`: the document, the ledger, and what is refused."""
 
 import json
+import resource
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from edge_app.bench import ledger
 from edge_app.bench.start import output_of
 from edge_app.cli import main
 from edge_app.commands import bench as bench_command
@@ -97,11 +100,25 @@ def test_a_ledger_that_can_not_be_written_costs_no_figures(tmp_path: Path, capsy
     assert "can't write the ledger" in capsys.readouterr().err
 
 
+def test_a_full_disk_adds_no_half_document_to_a_ledger(tmp_path: Path):
+    file = tmp_path / "ledger.jsonl"
+    ledger.append(file, {"commit": "1" * 40})
+    before = file.read_bytes()
+    most = len(before) + 20
+    add = "from edge_app.bench.ledger import *; import sys; append(Path(sys.argv[1]), {'a': 'b' * 99})"
+    done = subprocess.run(
+        [sys.executable, "-PBc", add, file], capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )  # fmt: skip
+    assert "can't write the ledger" in done.stderr
+    assert file.read_bytes() == before
+
+
 def test_a_key_that_no_figure_has_is_refused(tmp_path: Path, capsys):
-    ledger = tmp_path / "ledger.jsonl"
-    assert bench("decode", "--only", "zzz", "--ledger", str(ledger)) == 2
+    file = tmp_path / "ledger.jsonl"
+    assert bench("decode", "--only", "zzz", "--ledger", str(file)) == 2
     assert "no figure's key begins with zzz" in capsys.readouterr().err
-    assert ledger.read_text() == ""
+    assert file.read_text() == ""
 
 
 def test_what_a_measured_process_died_of_is_told():

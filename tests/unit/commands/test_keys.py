@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,19 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str, capsys: pytes
     assert main(["keys", "new", "--dir", str(tmp_path), "--", name]) == 2
     assert "\x1b" not in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_half_key(tmp_path: Path) -> None:
+    """An empty secret was left, and the next try was told that there is one already."""
+    command = [sys.executable, "-PBm", "edge_app", "keys", "new", "a", "--dir", str(tmp_path / "keys")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{tmp_path / 'keys'}" in done.stderr
+    assert "can't write the key: File too large" in done.stderr
+    assert list((tmp_path / "keys").iterdir()) == []
 
 
 def test_show_never_prints_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

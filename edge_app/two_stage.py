@@ -27,7 +27,8 @@ Boxes = npt.NDArray[np.float32]
 
 
 class _OddCrop(Exception):
-    """A crop that can't be put into the classifier's input, a very thin one for instance: no fault of the plan."""
+    """A crop that can't be named: it does not fit into the classifier's input (a very thin one), or shows nothing of
+    its box, which the detector put off the frame or turned inside out. No fault of the plan."""
 
 
 @dataclass(slots=True, eq=False)
@@ -169,6 +170,7 @@ class TwoStageEngine(Engine):
             raise RuntimeFault("a run was asked for before any picture was put in")
         work = _second(pair)
         try:
+            _refuse_unseen(box, pair.frame)
             self._second.preprocess(pair.frame, work, crop_region(box, self._rules.margin, pair.frame))
         except ConfigError as error:
             if not self._told_odd:  # the first is enough: each is in its frame's result
@@ -190,6 +192,13 @@ def crop_region(box: Boxes, margin: float, frame: Frame) -> Region:
     right, bottom = (int(np.ceil(edge + around)) for edge in (x1, y1))
     left, top = min(left, frame.width - 1), min(top, frame.height - 1)
     return left, top, min(max(right, left + 1), frame.width), min(max(bottom, top + 1), frame.height)
+
+
+def _refuse_unseen(box: Boxes, frame: Frame) -> None:
+    """Raises ConfigError if less than a pixel of a box lies in the frame: its crop would show what stands beside it."""
+    x0, y0, x1, y1 = (float(edge) for edge in box)
+    if not (min(x1, frame.width) - max(x0, 0) >= 1 and min(y1, frame.height) - max(y0, 0) >= 1):
+        raise ConfigError("less than a pixel of it lies in the frame")
 
 
 def _pair(work: Work) -> PairWork:

@@ -196,6 +196,28 @@ def test_a_crop_that_does_not_fit_makes_its_frame_unsure_and_is_no_fault(
     assert judge_crops(found, rules, 1).reason is Reason.MARGINAL
 
 
+@pytest.mark.parametrize(
+    "box", [[-50, 10, -10, 30], [10, 64, 30, 90], [30, 30, 10, 10], [0, 0, 0, 0], [20.2, 20.2, 20.6, 20.4]]
+)
+def test_a_box_of_which_nothing_can_be_seen_is_never_named_by_what_stands_beside_it(
+    tmp_path: Path, toy_model: Path, box: list[float]
+) -> None:
+    """Everything in the picture is green, and may be there nine times."""
+    engine = placed(pipeline(tmp_path, toy_model)).engines[PlanKind.CPU]
+    assert isinstance(engine, TwoStageEngine)
+    seen = [16, 16, 32, 32]
+    boxes = Detections(np.array([seen, box], np.float32), np.array([0.9, 0.8], np.float32), np.zeros(2, np.int32))
+    engine.both[0].result = lambda _work: boxes  # type: ignore[method-assign]
+    work = engine.bind()
+    engine.preprocess(frame(np.full((64, 64, 3), TINTS["green"], np.uint8)), work)
+    engine.run(work, PowerMode.NONE)
+    found = engine.result(work)
+    assert isinstance(found, Detections)
+    assert (len(found), found.unsure) == (1, 1)
+    rules = make_recipe(Judge(default=ClassRule(max_count=9)), colours.LABELS)
+    assert judge_crops(found, rules, 1).reason is Reason.MARGINAL
+
+
 def test_before_a_decision_a_crop_that_does_not_fit_is_somebody(
     tmp_path: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,11 +229,16 @@ class Updates:
             if self._loading is not None and self._loading.hangs:
                 raise NotNow(f"{self._loading.what} has hung, so nothing new can be proven: restart needed")
             self._node.outlet.alarm(ALARM, False, "another update has begun", "")
-            self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
+            begun = self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
             swap = self._try_out if watched else self._take_back
-            self._thread = threads.daemon(self._update, "update", (version, then, swap))
-            self._thread.start()
-            return self.progress
+            thread = threads.daemon(self._update, "update", (version, then, swap))
+            try:
+                thread.start()
+            except RuntimeError as error:  # the next try may find one
+                self.progress = last
+                raise NotNow(f"there is no thread for it: {error}") from error
+            self._thread = thread
+            return begun
 
     def _update(
         self, version: str | None, then: tuple[str, ...], swap: Callable[[Running, tuple[str, ...]], None]

@@ -1,0 +1,95 @@
+"""Updates of a line in this process: what goes when, and what a refusal leaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+from toy_versions import PARTS, make_model, picture
+from wire_samples import until
+
+from edge_app.app import App, build
+from edge_app.config.load import load_manifest, load_pipeline
+from edge_app.store import ModelStore, digests_of, files_of, write_sums
+from edge_app.update import NotNow, Stage, Updates
+
+LINE = """\
+camera: {type: folder, path: pictures, loop: true, rate_fps: 50}
+model: {path: own}
+runtime: {provider: cpu, threads: 1}
+limits: {pacing: realtime, deadline_ms: 60000, slots: 16}
+update: {watch_frames: 5, most_late: 100000}
+monitor: {http: null}
+results: {publish: null, commands: null, journal: {path: var/results.db}}
+"""
+
+
+def push(updates: Updates, folder: Path) -> str:
+    digests = digests_of(folder, files_of(folder, load_manifest(folder)))
+    size = sum((folder / file).stat().st_size for file in digests)
+    version, _ = updates.announce("toy", write_sums(digests), size)
+    for file in digests:
+        updates.staging.write(version, file, 0, (folder / file).read_bytes())
+    updates.staging.finish(version)
+    return version
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    """A line that runs."""
+    (tmp_path / "pictures").mkdir()
+    for number in range(PARTS):
+        cv2.imwrite(str(tmp_path / "pictures" / f"part{number}.png"), picture(number))
+    make_model(tmp_path / "own", "1")
+    (tmp_path / "line.yaml").write_text(LINE)
+    made = build(load_pipeline(tmp_path / "line.yaml"), "line")
+    made.start()
+    yield made
+    made.stop()
+    assert made.wait(30)
+    made.close()
+
+
+def ended(app: App) -> dict[str, Any]:
+    """What is told when the update is over."""
+    until(lambda: app.updates.status()["update"]["stage"] in ("in_force", "refused", "rolled_back"), 60)
+    return app.updates.status()
+
+
+def test_what_is_told_to_be_stored_after_an_update_does_not_go_any_more(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a version that is activated then may be gone as it is loaded."""
+    stages, forget = [], ModelStore.forget_old
+
+    def watched(store: ModelStore, in_use: Collection[str]) -> list[str]:
+        assert app.updates.progress is not None
+        stages.append(app.updates.progress.stage)
+        return forget(store, in_use)
+
+    version = push(app.updates, make_model(tmp_path / "v2", "2", seed=2))
+    monkeypatch.setattr(ModelStore, "forget_old", watched)
+    app.updates.activate(version)
+    assert (ended(app)["in_force"], stages) == ([version], [Stage.WATCHING])
+
+
+def test_an_update_for_which_there_is_no_thread_has_not_begun(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called loading for ever, no other could begin, and the line's end was an error."""
+    version = push(app.updates, make_model(tmp_path / "v2", "2", seed=2))
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refused)
+        with pytest.raises(NotNow, match="can't start new thread"):
+            app.updates.activate(version)
+    assert app.updates.status()["update"] is None
+    app.updates.activate(version)
+    assert ended(app)["in_force"] == [version]

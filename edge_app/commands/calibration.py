@@ -42,7 +42,13 @@ SHOWN = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words after `edge_app calibration`."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    guard = verbs.add_parser("guard", help="learn what good frames of one product look like")
+    guard = verbs.add_parser(
+        "guard",
+        help="learn what good frames of one product look like",
+        description="Learn what good frames of one product look like, for judge.guard, of 200 frames, 20 at least."
+        " Defective parts may be among them; it is the pictures that must be good. Then try it: cover the lens, switch"
+        " the lamp off, push a part aside.",
+    )
     source = guard.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--from", dest="folders", metavar="PATH", type=Path, action="append",
@@ -57,7 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="guard file; the product is added to those in it, in place of one of the same name",
     )  # fmt: skip
     add_json_argument(guard)
-    collect = verbs.add_parser("collect", help="keep varied frames of a running camera, for calibration sets")
+    collect = verbs.add_parser(
+        "collect",
+        help="keep varied frames of a running camera, for calibration sets",
+        description="Keep the frames of a running camera that differ most, for `edge_app model quantize --calibration`."
+        " What the guard refuses is left out. Ctrl-C ends it early, and keeps what there is.",
+    )
     collect.add_argument("--pipeline", metavar="FILE", type=Path, required=True, help="whose camera runs")
     add_overrides(collect)
     collect.add_argument("--frames", metavar="N", type=positive, default=2000, help="frames to look at (2000)")

@@ -36,6 +36,9 @@ COLUMNS = (
     "detections", "worst_label", "worst_score", "simulated", "degraded", "software", "notes",
 )  # fmt: skip
 """Of CSV and Parquet: one row a result. JSON Lines has the messages whole, and `notes` where there are any."""
+EXPORT = "export results as CSV, JSON Lines or Parquet"
+VERIFY = "check every result; exit code 1 if any is missing or damaged"
+STATS = "count runs, results, verdicts and reasons"
 FORMATS = ("csv", "jsonl", "parquet")
 BATCH_ROWS = 10_000
 MAX_PROBLEMS = 100
@@ -46,11 +49,11 @@ NO_MORE = (1 << jf.SEQ_BITS, list[jf.Note]())
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `edge_app journal`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="export|verify|stats")
-    export = actions.add_parser("export", help="results as CSV, JSON Lines or Parquet")
+    export = actions.add_parser("export", help=EXPORT, description=EXPORT)
     export.add_argument("--format", choices=FORMATS, help="default: by the ending of --out, else jsonl")
     export.add_argument("--out", metavar="FILE", type=Path, help="default: stdout (not for parquet)")
-    verify = actions.add_parser("verify", help="check every result; exit code 1 if any is missing or damaged")
-    stats = actions.add_parser("stats", help="runs, results, verdicts and reasons")
+    verify = actions.add_parser("verify", help=VERIFY, description=VERIFY)
+    stats = actions.add_parser("stats", help=STATS, description=STATS)
     for action in (export, verify, stats):
         action.add_argument("file", metavar="FILE", type=Path, help="a journal, or a pipeline that names one")
         action.add_argument("--epoch", metavar="E", help="only this run")
@@ -309,7 +312,7 @@ def stats(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[j
 
 def seqs(told: Mapping[str, Any]) -> str:
     """Of the results that are held."""
-    return "none" if told["last_seq"] is None else f"{told['oldest_seq']} .. {told['last_seq']}"
+    return "none" if told["last_seq"] is None else f"{told['oldest_seq']}..{told['last_seq']}"
 
 
 def local_time(t_us: int) -> str:

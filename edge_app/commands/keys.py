@@ -29,13 +29,25 @@ ROLES = [role.name.lower() for role in Role]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `edge_app keys`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|show|check")
-    new = actions.add_parser("new", help="make a pair")
+    new = actions.add_parser(
+        "new",
+        help="make a pair",
+        description="Make a pair: NAME.secret.toml stays where it is, NAME.public.toml goes to the other side.",
+    )
     new.add_argument("name", metavar="NAME", help="of the node or client, e.g. station3 or plc-1")
     new.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="where to (default: here)")
-    show = actions.add_parser("show", help="print the public key, and the lines for clients.toml")
+    show = actions.add_parser(
+        "show",
+        help="print the public key, and the lines for clients.toml",
+        description="Print the lines for the node's clients.toml, so that they can be appended to it (>>).",
+    )
     show.add_argument("files", metavar="FILE", type=Path, nargs="+", help="key files")
     show.add_argument("--role", choices=ROLES, default="viewer", help="for clients.toml (default: viewer)")
-    check = actions.add_parser("check", help="check key files, clients.toml and pipelines")
+    check = actions.add_parser(
+        "check",
+        help="check key files, clients.toml and pipelines",
+        description="Check permissions, pairs, roles and doubles; exit code 1 if anything is wrong.",
+    )
     check.add_argument("files", metavar="FILE", type=Path, nargs="+", help="*.toml and pipeline YAML")
     for action in (new, show, check):
         add_json_argument(action)

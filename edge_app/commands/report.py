@@ -48,18 +48,38 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     from rich.table import Table
     from rich.text import Text  # no markup: brackets of a name or a message are its own
 
-    table = Table(title=Text(title), title_justify="left", show_header=any(columns))
-    for column in columns:
-        table.add_column(Text(column), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH_IN_PIPES
+    table = Table(title=Text(title), title_justify="left", show_header=any(columns))
+    cells = [[cell(value) for value in row] for row in rows]
+    room = console.width - 3 * len(columns) - 1
+    for column, width in zip(columns, widths([columns, *cells], room), strict=True):
+        table.add_column(Text(column), overflow="fold", width=width)
+    for row in cells:
+        table.add_row(*map(Text, row))
     with console.capture() as drawn:  # rich itself would leave with exit 1 where nobody reads any more
         console.print(table)
     sys.stdout.write(drawn.get())
     sys.stdout.flush()
+
+
+def widths(rows: Sequence[Sequence[str]], room: int) -> Sequence[int | None]:
+    """Of columns that do not fit, so that words are whole, those of the longest column last; None: they fit.
+
+    rich itself takes from the widest columns, and breaks short words there.
+    """
+    columns = list(zip(*rows, strict=True))
+    wanted = [max(len(line) for text in column for line in text.split("\n")) for column in columns]
+    if sum(wanted) <= room:
+        return [None] * len(columns)
+    given = [max((len(word) for text in column for word in text.split()), default=1) for column in columns]
+    while sum(given) > room and max(given) > 1:
+        given[given.index(max(given))] -= 1
+    while sum(given) < room:
+        neediest = max(range(len(columns)), key=lambda one: wanted[one] / given[one])
+        given[neediest] += 1
+    return given
 
 
 def cell(value: object) -> str:

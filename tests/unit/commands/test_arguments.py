@@ -9,7 +9,7 @@ import pytest
 
 from edge_app.cli import COMMANDS, command_parser, main
 from edge_app.commands.arguments import share
-from edge_app.commands.report import print_table
+from edge_app.commands.report import print_table, widths
 
 
 @pytest.mark.parametrize(("text", "value"), [("0.5%", 0.005), ("0.005", 0.005), ("0", 0.0)])
@@ -147,6 +147,14 @@ def test_layers_to_raise_need_mixed_activations(tmp_path: Path, capsys: pytest.C
     assert "--raise: only mixed activations" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_help_says_what_the_command_does(command: str) -> None:
+    parser = command_parser(command)
+    verbs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for one in [parser, *(sub for action in verbs for sub in action.choices.values())]:
+        assert one.description, one.prog
+
+
 def test_brackets_in_a_table_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("of [bold]", ("[red]", "b"), [("[[client]]", "[/]")])
     shown = capsys.readouterr().out
@@ -161,3 +169,18 @@ def test_a_table_has_no_python_in_it(capsys: pytest.CaptureFixture[str]) -> None
     print_table("", ("", ""), rows)
     shown = [line.split("│")[2].strip() for line in capsys.readouterr().out.splitlines() if "│" in line]
     assert shown == ["LATE 2, OK 30", "x, 1.5", "yes", "-", "-", "0.5, 1.0"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "room", "expected"),
+    [
+        ([("plan", "MB"), ("htp qcs8550", "1")], 20, [None, None]),  # it fits
+        ([("plan", "what it is"), ("htp qcs8550", "one two three four five")], 18, [7, 11]),  # no word is broken
+        ([("epoch", "ended"), ("f6526a82bf10fe5b", "not (yet)")], 15, [10, 5]),  # but that of the longest column
+        ([("", ""), ("key", "")], 1, [1, 1]),
+    ],
+)
+def test_a_table_that_does_not_fit_breaks_lines_between_words(
+    rows: list[tuple[str, ...]], room: int, expected: list[int | None]
+) -> None:
+    assert widths(rows, room) == expected

@@ -33,7 +33,7 @@ from typing import Any, Protocol
 from edge_app import threads
 from edge_app.camera import Camera
 from edge_app.config.pipeline import Pipeline
-from edge_app.errors import EdgeAppError, ModelError
+from edge_app.errors import EdgeAppError, ModelError, scarcity
 from edge_app.in_force import Fitted, fit
 from edge_app.line import Line
 from edge_app.loading import Loading
@@ -249,10 +249,13 @@ class Updates:
         except EdgeAppError as error:
             self._failed(Stage.REFUSED, version, "; ".join(error.text().splitlines()))
         except Exception as error:
-            log.exception("the update failed")
+            scarce = scarcity(error)
+            if scarce is None:
+                log.exception("the update failed")
             self._probation = None
             self._node.take_over(old)
-            self._failed(Stage.REFUSED, version, f"{type(error).__name__}: {error}; this is a bug, see the log")
+            bug = f"{type(error).__name__}: {error}; this is a bug, see the log"
+            self._failed(Stage.REFUSED, version, bug if scarce is None else f"{scarce.what}: {scarce.got}")
 
     def _loaded_in_time(self, version: str | None) -> Running:
         def let_go(running: Running) -> None:

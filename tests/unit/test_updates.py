@@ -91,5 +91,15 @@ def test_an_update_for_which_there_is_no_thread_has_not_begun(
         with pytest.raises(NotNow, match="can't start new thread"):
             app.updates.activate(version)
     assert app.updates.status()["update"] is None
+    start = threading.Thread.start
+
+    def refused_to_load(thread: threading.Thread) -> None:
+        (refused if thread.name == "loading" else start)(thread)
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refused_to_load)
+        app.updates.activate(version)
+        told = ended(app)["update"]
+    assert (told["stage"], "no more memory, threads" in told["text"], "bug" in told["text"]) == ("refused", True, False)
     app.updates.activate(version)
     assert ended(app)["in_force"] == [version]

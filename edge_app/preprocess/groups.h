@@ -29,6 +29,10 @@ typedef struct {
     int32_t x; /* first output column */
     int32_t touch, touch_end; /* bytes of the row that are prefetched here, in steps of 64 */
     int32_t chroma_touch, chroma_touch_end;
+    int32_t spare[3];
 } ea_group;
+
+/* A vector that lies across two lines of the cache is loaded twice. */
+_Static_assert(sizeof(ea_fetch) % 64 == 0 && sizeof(ea_group) % 64 == 0, "tables begin with a line of the cache");
 
 #endif

@@ -109,7 +109,7 @@ EA_INLINE ea_v blended(ea_v upper, ea_v lower, const ea_group *group, ea_v w0, e
 }
 
 EA_INLINE void touch(const uint8_t *row, int32_t from, int32_t to) {
-    for (int32_t at = from; at < to; at += 64) v_prefetch(row + at);
+    for (const uint8_t *at = row + from, *end = row + to; at < end; at += 64) v_prefetch(at);
 }
 
 /* While one output row is made, the source rows of the next but one are fetched from memory, at the same columns: in step
@@ -117,9 +117,17 @@ EA_INLINE void touch(const uint8_t *row, int32_t from, int32_t to) {
  * row that is left out. */
 enum { AHEAD = 2 };
 
+EA_INLINE void touch_two(const uint8_t *upper, const uint8_t *lower, int32_t from, int32_t to) {
+    const ptrdiff_t apart = lower - upper;
+    for (const uint8_t *at = upper + from, *end = upper + to; at < end; at += 64) {
+        v_prefetch(at);
+        v_prefetch(at + apart);
+    }
+}
+
 EA_INLINE void touch_next(const ea_plan *p, const ea_group *group, source_row upper, source_row lower, int rows) {
-    touch(upper.row, group->touch, group->touch_end);
-    if (rows > 1) touch(lower.row, group->touch, group->touch_end);
+    if (rows > 1) touch_two(upper.row, lower.row, group->touch, group->touch_end);
+    else touch(upper.row, group->touch, group->touch_end);
     if (p->chroma == NULL) return;
     touch(upper.chroma, group->chroma_touch, group->chroma_touch_end);
     if (rows > 1 && lower.chroma != upper.chroma) touch(lower.chroma, group->chroma_touch, group->chroma_touch_end);
@@ -132,8 +140,11 @@ EA_INLINE void bayer_touch_next(const ea_plan *p, const ea_group *group, const u
 }
 
 /* An ea_row_function. */
-EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3], int family,
+EA_INLINE void make_row(const ea_plan *shared, const uint8_t *frame, int32_t j, ea_columns columns, uint8_t *const out[3], int family,
                         int blend, int narrow, int gray) {
+    /* Copies: whatever is stored as bytes might lie in the plan, as far as the compiler knows, and it would read that anew. */
+    const ea_plan own = *shared, *p = &own;
+    uint8_t *const to[3] = {out[0], out[1], out[2]};
     const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
     const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
     const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);
@@ -157,7 +168,7 @@ EA_INLINE void make_row(const ea_plan *p, const uint8_t *frame, int32_t j, ea_co
             channels = 1;
         }
         for (int c = 0; c < channels; c++)
-            v_store_bytes16(out[c] + group->x, blend == EA_PICK ? upper[c] : blended(upper[c], lower[c], group, w0, w1, blend));
+            v_store_bytes16(to[c] + group->x, blend == EA_PICK ? upper[c] : blended(upper[c], lower[c], group, w0, w1, blend));
     }
 }
 

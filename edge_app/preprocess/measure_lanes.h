@@ -24,7 +24,9 @@ EA_INLINE ea_v first_luma(const ea_plan *p, const colour_factors *f, source_row 
 }
 
 /* One row of sample points: no weights, the taps themselves. */
-EA_INLINE void sample_row(const ea_plan *p, const uint8_t *frame, int32_t j, const samples *to, int family, int narrow) {
+EA_INLINE void sample_row(const ea_plan *shared, const uint8_t *frame, int32_t j, const samples *out, int family, int narrow) {
+    const ea_plan own = *shared, *p = &own; /* as in make_row */
+    const samples own_out = *out, *to = &own_out;
     const ea_tap *y = &p->y[j], *next = &p->y[j + AHEAD < p->spec.inner_h ? j + AHEAD : j];
     const source_row r0 = source_row_at(p, frame, y->p0), r1 = source_row_at(p, frame, y->p1);
     const source_row n0 = source_row_at(p, frame, next->p0), n1 = source_row_at(p, frame, next->p1);

@@ -46,7 +46,7 @@ static int windows_rows(const ea_plan *p, const uint8_t *frame, const ea_scratch
 }
 
 /* Columns that are made, then written: reading and writing in turn, memory is busy with both. Of EA_GROUP a multiple. */
-enum { COLUMNS_AT_ONCE = 96 };
+enum { COLUMNS_AT_ONCE = 112 };
 
 static void run_rows(const ea_plan *p, const uint8_t *frame, void *out, void *scratch, ea_row_function bilinear, ea_row_function source_row) {
     const ea_spec *s = &p->spec;

@@ -8,7 +8,7 @@ from edge_app.config.pipeline import Pipeline
 from edge_app.errors import ConfigError, ModelError
 from edge_app.model import ModelCard, resolve, resolve_for
 from edge_app.plans import StartAlarm
-from edge_app.store import store_of
+from edge_app.store import ModelStore, store_of
 from edge_app.update import ALARM, OWN
 from edge_app.update_checks import model_in
 
@@ -38,8 +38,21 @@ def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None
         try:
             card = resolve(model_in(store.checked(version), pipeline.model), pipeline.preprocess)
             log.info("%s is in force, as it was activated", version)
-            return card, version, tuple(alarms)
+            return card, version, tuple(alarms) or cut_off(store, version)
         except (ModelError, ConfigError) as error:
             log.error("%s can't be taken, the one before it is: %s", version, error)
             alarms.append(StartAlarm(ALARM, f"{version} can't be taken: {error.what}", "push and activate it again"))
-    return resolve_for(pipeline), None, tuple(alarms[:1])
+    return resolve_for(pipeline), None, tuple(alarms[:1]) or cut_off(store, None)
+
+
+def cut_off(store: ModelStore, version: str | None) -> tuple[StartAlarm, ...]:
+    """An alarm if the node ended, or was ended by, another version that was still watched."""
+    tried = store.on_trial()
+    if tried is None:
+        return ()
+    if tried == version:  # cut off between the two notes
+        store.end_trial()
+        return ()
+    text = f"{tried} was still watched when the node ended, so it is not in force: {version or OWN} is"
+    log.warning("%s", text)
+    return (StartAlarm(ALARM, text, "see in the log why the node ended; activate it again, if it was not to blame"),)

@@ -2,6 +2,7 @@
 
     PIPELINE.models/
         in_force.json               the version in force and those before it; absent: the pipeline's own model
+        on_trial.json               the version that is watched, or was when the node ended: then it is not in force
         recipe.json                 the recipe in force (edge_app.recipe_kept); absent: the pipeline's own
         incoming/                   a version that is being received; worth nothing until it is whole
         removed/                    one that is being deleted
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 SUMS_FILE = "SHA256SUMS"
 INCOMING = "incoming"
 REMOVED = "removed"
+TRIAL = "on_trial.json"
 KEPT_BEFORE = 2
 KEPT_OTHERS = 2
 _held: dict[Path, int] = {}
@@ -202,6 +204,29 @@ class ModelStore:
                 "what is in force can't be kept", where=str(file), got=error.strerror or str(error),
                 remedy="free some space, or see to the folder's owner",
             ) from error  # fmt: skip
+
+    def put_on_trial(self, version: str) -> None:
+        """Notes a version that inspects, and is not in force yet: should the node end now, the next start tells it."""
+        try:
+            replace_durably(self.folder / TRIAL, json.dumps({"version": version}))
+        except OSError as error:  # then it can't be put in force either, and that is told
+            log.error("that %s is on trial can't be noted: %s", version, error)
+
+    def on_trial(self) -> str | None:
+        """The version that was on trial when the node ended."""
+        try:
+            return str(json.loads((self.folder / TRIAL).read_text(encoding="utf-8"))["version"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return f"a version that can't be read ({error})"
+
+    def end_trial(self) -> None:
+        """It ended while the node ran, or has been told."""
+        try:
+            (self.folder / TRIAL).unlink(missing_ok=True)
+        except OSError as error:
+            log.error("that no version is on trial can't be noted: %s", error)
 
     def forget_old(self, in_use: Collection[str]) -> list[str]:
         """Removes what is not kept; the versions that went. None where the store can't tell which those are."""

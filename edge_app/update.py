@@ -8,8 +8,8 @@
 4. Watched for `update.watch_frames` frames, with the old model still loaded. A result INVALID_OUTPUT, RUNTIME_FAULT or
    INTERNAL, a plan that fails, or `update.most_late` more frames not in time than before: the old model comes back
    between two frames, with the alarm UPDATE_FAILED and the reason.
-5. Only then written down (edge_app.store), so a power cut or a crash before that starts with the old version. The old
-   sessions are let go when no frame uses them any more.
+5. Only then written down (edge_app.store), so a power cut or a crash before that starts with the old version, and the
+   alarm. The old sessions are let go when no frame uses them any more.
 
 A rollback that somebody asks for is loaded, proven and swapped in the same way, and stays. Whatever fails before the
 swap changes nothing but the alarm; so does a load that has not ended after `update.load_s`, and until it comes back
@@ -188,6 +188,8 @@ class Updates:
         self._stopped.set()
         if self._probation is not None:
             self._probation.over.set()
+        elif self._thread is None or not self._thread.is_alive():
+            self.store.end_trial()  # one of a run before: this one has told it
         if self._thread is not None:
             self._thread.join(0.5)
 
@@ -229,6 +231,7 @@ class Updates:
             if self._loading is not None and self._loading.hangs:
                 raise NotNow(f"{self._loading.what} has hung, so nothing new can be proven: restart needed")
             self._node.outlet.alarm(ALARM, False, "another update has begun", "")
+            self.store.end_trial()  # what a run before was cut off at is history
             begun = self.progress = Progress(1 if last is None else last.number + 1, version, Stage.LOADING)
             swap = self._try_out if watched else self._take_back
             thread = threads.daemon(self._update, "update", (version, then, swap))
@@ -254,6 +257,7 @@ class Updates:
                 log.exception("the update failed")
             self._probation = None
             self._node.take_over(old)
+            self.store.end_trial()
             bug = f"{type(error).__name__}: {error}; this is a bug, see the log"
             self._failed(Stage.REFUSED, version, bug if scarce is None else f"{scarce.what}: {scarce.got}")
 
@@ -289,6 +293,7 @@ class Updates:
         assert new.fitted.identity is not None
         probation = Probation(new.fitted.identity, section.watch_frames, section.most_late, self._late_before)
         self._tell(Stage.WATCHING)
+        self.store.put_on_trial(new.name)
         self._probation = probation
         self._swap(new)
         while not probation.over.wait(1.0) and not self._stopped.is_set():
@@ -301,6 +306,7 @@ class Updates:
         failure = failure or self._made_to_last(then)
         if failure is not None:
             self._node.take_over(old)
+        self.store.end_trial()
         if failure is None:
             self.store.forget_old({new.version or ""})  # first: the next update may be to what would go
             self._tell(Stage.IN_FORCE, f"{probation.inspected} frames inspected, {probation.late} not in time")

@@ -116,6 +116,11 @@ results:
         keys = ["--key", self.folder / "engineer.secret.toml", "--node-key", self.folder / "node.public.toml"]
         return main(["model", *words, "--line", self.commands, *map(str, keys), "--json"])
 
+    def alarms(self) -> list[Any]:
+        """Those that stand."""
+        with self.line("viewer") as line:
+            return list(line.command("status", timeout_s=90.0)["alarms"])
+
     def told(self) -> dict[str, Any]:
         """What the node says of its models; waits for one that starts."""
         with self.line("viewer") as line:
@@ -344,10 +349,14 @@ def test_a_power_cut_leaves_the_old_or_wholly_the_new(
     plant.end(signal.SIGKILL)  # in the middle of an activation: the new one inspects, and is watched
     plant.start()
     assert (plant.told()["running"], plant.told()["in_force"]) == (None, [])
+    (alarm,) = plant.alarms()
+    assert alarm["alarm"] == "UPDATE_FAILED"
+    assert alarm["text"].startswith(f"{version} was still watched when the node ended")
     assert plant.model("activate", version) == 0
     plant.end(signal.SIGKILL)  # at once after it
     plant.start()
     assert plant.told()["running"] == version
+    assert plant.alarms() == []
     books.wait_for_more(PARTS)
     assert model_of(books.results[-1]) == version
     assert_each_part_once_and_right(books)

@@ -161,6 +161,26 @@ def test_a_version_that_is_removed_is_whole_as_long_as_it_is_there(tmp_path: Pat
             store.checked(version)
 
 
+def test_a_version_that_was_cut_off_on_trial_is_told_by_the_next_start(tmp_path: Path, toy_model: Path) -> None:
+    """Else a model that takes the whole process along would be gone again without a word."""
+    made = pipeline(tmp_path, toy_model)
+    store = store_of(made, "line")
+    old, new = (push(store, files_to_push(tmp_path, toy_model)) for _ in range(2))
+    store.put_in_force((old,))
+    store.put_on_trial(new)
+    for _ in range(2):
+        _, version, (alarm,) = model_at_start(made, "line")
+        assert (version, alarm.name) == (old, "UPDATE_FAILED")
+        assert alarm.text.startswith(f"{new} was still watched when the node ended")
+    store.put_in_force((new, old))  # cut off right after it held
+    assert model_at_start(made, "line")[1:] == (new, ())
+    assert store.on_trial() is None
+    (store.folder / "on_trial.json").write_bytes(b"")
+    assert "can't be read" in model_at_start(made, "line")[2][0].text
+    store.end_trial()
+    assert model_at_start(made, "line")[2] == ()
+
+
 def test_a_version_that_can_not_be_read_gives_way_too(tmp_path: Path, toy_model: Path) -> None:
     """As of a bad block: /proc/self/mem is a file that is there, and gives an error where it is read."""
     made = pipeline(tmp_path, toy_model)

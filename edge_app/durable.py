@@ -37,7 +37,7 @@ def write_whole(file: Path, content: str | bytes, what: str, kind: type[EdgeAppE
             f"can't write {what}",
             where=str(file),
             got=error.strerror or str(error),
-            remedy="free some space, or choose another folder",
+            remedy="see its owner and free space, or choose another folder",
         ) from error
 
 

@@ -5,6 +5,7 @@ Rotation that a file asks for is not applied: boxes are in pixels as they are co
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -338,6 +339,8 @@ def _why_not(source: str) -> str:
         size = os.stat(source).st_size
     except OSError as error:
         return error.strerror or str(error)
+    if not os.access(source, os.R_OK, effective_ids=True):
+        return os.strerror(errno.EACCES)
     return "an empty file" if size == 0 and not source.startswith("/dev/") else "it could not be opened as a video"
 
 

@@ -89,7 +89,10 @@ def load_guard_file(file: Path) -> GuardFile:
         return GuardFile.model_validate_json(file.read_bytes())
     except OSError as error:
         raise ConfigError(
-            "can't read the guard file", where=str(file), got=error.strerror or str(error), remedy=remedy
+            "can't read the guard file",
+            where=str(file),
+            got=error.strerror or str(error),
+            remedy="see who may read it" if isinstance(error, PermissionError) else remedy,
         ) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]

@@ -98,7 +98,10 @@ def read_yaml(file: Path) -> Document:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            "can't read the file", where=str(file), got=error.strerror or str(error), remedy="check the path"
+            "can't read the file",
+            where=str(file),
+            got=error.strerror or str(error),
+            remedy="see who may read it" if isinstance(error, PermissionError) else "check the path",
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError("not a text file in UTF-8", where=str(file), got=str(error)) from error
@@ -237,6 +240,8 @@ def _first_error(document: Document, error: ValidationError, model: type[BaseMod
         where, said = document.place(tuple(named[0].split("."))), what  # of several sections: it begins with a key
     else:
         where, said = document.place(keys), f"{_dotted(keys) or 'the whole file'}: {what}"
+        if where == f"--set {_dotted(keys)}":
+            said = what
     return ConfigError(
         f"{said}{more}",
         where=where,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import cv2
@@ -159,3 +161,19 @@ def test_stop_while_waiting_for_the_rate(videos: Path) -> None:
 )
 def test_passwords_are_not_shown(source: str, printed: str) -> None:
     assert without_password(source) == printed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: to be somebody else")
+def test_a_file_that_others_own_is_not_called_damaged() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "line.mp4"
+        file.write_bytes(b"x" * 99)
+        file.chmod(0o600)
+        Path(folder).chmod(0o755)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(CameraError) as caught:
+                open_camera(VideoCamera(type="video", path=str(file)))
+        finally:
+            os.seteuid(0)
+        assert caught.value.got == "Permission denied"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from edge_app.config.camera import FolderCamera
+from edge_app.config.guard import load_guard_file
 from edge_app.config.load import load_pipeline
 from edge_app.errors import ConfigError, EdgeAppError
 from edge_app.model import resolve
@@ -113,6 +116,7 @@ def test_errors_of_overrides_name_the_override(pipeline_file: Path, override: st
     error = error_of(pipeline_file, override)
     assert part in str(error)
     assert str(error.where).startswith("--set ")
+    assert f": {override.partition('=')[0]}: " not in str(error)  # it stands there already
 
 
 def test_offline_pacing_is_refused_for_a_stream(pipeline_file: Path) -> None:
@@ -204,3 +208,20 @@ def test_aliases_of_aliases_are_not_written_out(pipeline_file: Path) -> None:
     bombs = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 12))
     pipeline_file.write_text(f"x0: &x0 [1]\n{bombs}")
     assert "too many keys" in str(error_of(pipeline_file))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: to be somebody else")
+def test_files_that_others_own_are_not_to_be_looked_for_or_learnt_anew() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "line.yaml"
+        file.write_text(GOOD)
+        file.chmod(0o600)
+        Path(folder).chmod(0o755)
+        os.seteuid(65534)
+        try:
+            for read in (load_pipeline, load_guard_file):
+                with pytest.raises(ConfigError) as caught:
+                    read(file)
+                assert (caught.value.got, caught.value.remedy) == ("Permission denied", "see who may read it")
+        finally:
+            os.seteuid(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ camera: {type: folder, path: pictures, loop: true, rate_fps: 50}
 model: {path: own}
 runtime: {provider: cpu, threads: 1}
 limits: {pacing: realtime, deadline_ms: 60000, slots: 16}
-update: {watch_frames: 5, most_late: 100000}
+update: {most_late: 100000}
 monitor: {http: null}
 results: {publish: null, commands: null, journal: {path: var/results.db}}
 """
@@ -39,19 +40,33 @@ def push(updates: Updates, folder: Path) -> str:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[App]:
-    """A line that runs."""
+def file(tmp_path: Path) -> Path:
+    """Of a line."""
     (tmp_path / "pictures").mkdir()
     for number in range(PARTS):
         cv2.imwrite(str(tmp_path / "pictures" / f"part{number}.png"), picture(number))
     make_model(tmp_path / "own", "1")
-    (tmp_path / "line.yaml").write_text(LINE)
-    made = build(load_pipeline(tmp_path / "line.yaml"), "line")
+    made = tmp_path / "line.yaml"
+    made.write_text(LINE)
+    return made
+
+
+@contextmanager
+def running(file: Path, watch_frames: int = 5) -> Iterator[App]:
+    """The line runs, and ends cleanly."""
+    made = build(load_pipeline(file, [f"update.watch_frames={watch_frames}"]), "line")
     made.start()
     yield made
     made.stop()
     assert made.wait(30)
     made.close()
+
+
+@pytest.fixture
+def app(file: Path) -> Iterator[App]:
+    """A line that runs."""
+    with running(file) as made:
+        yield made
 
 
 def ended(app: App) -> dict[str, Any]:
@@ -75,6 +90,19 @@ def test_what_is_told_to_be_stored_after_an_update_does_not_go_any_more(
     monkeypatch.setattr(ModelStore, "forget_old", watched)
     app.updates.activate(version)
     assert (ended(app)["in_force"], stages) == ([version], [Stage.WATCHING])
+
+
+def test_a_trial_that_a_stop_cuts_off_is_told_by_the_next_run_and_not_after_it(file: Path, tmp_path: Path) -> None:
+    with running(file, 100_000) as app:
+        version = push(app.updates, make_model(tmp_path / "v2", "2", seed=2))
+        app.updates.activate(version)
+        until(lambda: app.updates.status()["update"]["stage"] == "watching", 60)
+        until(lambda: app.updates.status()["running"] == version, 60)
+    with running(file) as app:
+        (alarm,) = app.outlet.standing_alarms()
+        assert alarm.text.startswith(f"{version} was still watched when the node ended")
+    with running(file) as app:
+        assert app.outlet.standing_alarms() == []
 
 
 def test_an_update_for_which_there_is_no_thread_has_not_begun(

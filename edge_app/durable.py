@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from edge_app.errors import EdgeAppError
@@ -41,22 +42,31 @@ def write_whole(file: Path, content: str | bytes, what: str, kind: type[EdgeAppE
         ) from error
 
 
-def _replace(file: Path, content: bytes) -> None:
+@contextlib.contextmanager
+def whole(file: Path) -> Iterator[Path]:
+    """Where to write, a part at a time, what then appears as this file; it does not if anything is raised.
+
+    Raises:
+        OSError: it can't be brought to the disk; what was before stands.
+    """
     if file.exists() and not file.is_file():  # a device or a pipe, which nothing may stand in for
-        file.write_bytes(content)
+        yield file
         return
     part = file.with_name(f"{file.name}.part")
-    file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+        yield part
+        sync(part)
         part.replace(file)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
+
+
+def _replace(file: Path, content: bytes) -> None:
+    with whole(file) as place:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
 
 
 def sync(path: Path) -> None:

@@ -26,6 +26,7 @@ from typing import Any, TextIO
 
 from edge_app.commands.report import add_json_argument, people, print_json, print_table
 from edge_app.config.load import load_pipeline
+from edge_app.durable import whole
 from edge_app.errors import ConfigError, ExitCode
 from edge_app.results import journal_file as jf
 from edge_app.results.journal_check import Problem, check_run, wrong_with
@@ -194,7 +195,7 @@ def opened(file: Path | None) -> Iterator[TextIO]:
     if file is None:
         yield sys.stdout
         return
-    with file.open("w", encoding="utf-8", newline="") as stream:
+    with whole(file) as place, place.open("w", encoding="utf-8", newline="") as stream:
         yield stream
 
 
@@ -234,7 +235,7 @@ def write_parquet(file: Path | None, results: Readable) -> None:
     numbers = {name for name in COLUMNS if name.endswith(("_us", "_id")) or name in ("seq", "detections")} - {"part_id"}
     schema = pa.schema([(name, special.get(name, number if name in numbers else text)) for name in COLUMNS])
     rows = (flat(message) for _, message in results)
-    with pq.ParquetWriter(file, schema) as writer:
+    with whole(file) as place, pq.ParquetWriter(place, schema) as writer:
         while batch := list(islice(rows, BATCH_ROWS)):
             writer.write_table(pa.Table.from_pylist(batch, schema))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,6 +157,25 @@ def test_a_place_that_can_not_be_written_is_told(
     for place in (file.parent / "nowhere" / "out", Path("/dev/full")):
         assert main(["journal", "export", str(file), "--format", kind, "--out", str(place)]) == 2
         assert f"--out {place}: can't write there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_full_disk_leaves_no_half_export(file: Path, kind: str) -> None:
+    """Nor does it cost the export of the day before. Half a table looks like a whole one."""
+    if kind == "parquet":
+        pytest.importorskip("pyarrow.parquet")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # else reading needs a -shm, larger than the disk
+    target = file.with_name(f"out.{kind}")
+    target.write_text("of the day before")
+    done = subprocess.run(
+        [sys.executable, "-PBm", "edge_app", "journal", "export", file, "--out", target],
+        capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)),
+    )  # fmt: skip
+    assert (done.returncode, "can't write there" in done.stderr, "File too large" in done.stderr) == (2, True, True)
+    assert target.read_text() == "of the day before"
+    assert [path.name for path in file.parent.glob("out*")] == [target.name]
 
 
 def test_verify_says_all_is_well(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -214,7 +214,32 @@ def _head_of(model: Model, session: OrtSession, labels: tuple[str, ...]) -> Head
         return HeadSpec(kind=model.head)
     if model.task == "classify":
         return HeadSpec(kind="classify")
-    return HeadSpec(kind=decode.recognise([output.shape for output in session.outputs], len(labels), _size_of(session)))
+    shapes = [output.shape for output in session.outputs]
+    try:
+        return HeadSpec(kind=decode.recognise(shapes, len(labels), _size_of(session)))
+    except ConfigError as error:
+        raise _no_head(model, shapes, labels, _size_of(session), error) from error
+
+
+def _no_head(
+    model: Model, shapes: list[tuple[int, ...]], labels: tuple[str, ...], size: tuple[int, int], error: ConfigError
+) -> ConfigError:
+    """Labels that are too many or too few are the usual reason why no head fits."""
+    try:
+        kind = decode.recognise(shapes, None, size)
+        classes = decode.classes_of(kind, shapes)
+    except ConfigError:
+        classes = None
+    if classes is None:
+        error.where, error.remedy = str(model.path), "set model.head, and name all labels"
+        return error
+    return ConfigError(
+        "there are not as many labels as the model has classes",
+        where=str(model.path),
+        wanted=f"{classes} labels, in the model's order: its outputs {[list(s) for s in shapes]} are those of {kind}",
+        got=f"{len(labels)}: {', '.join(labels[:5])}{', ...' if len(labels) > 5 else ''}",
+        remedy="give model.labels_file one line for each class; judge says which of them are defects",
+    )
 
 
 def _size_of(session: OrtSession) -> tuple[int, int]:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from edge_app.decode.classify import ClassifyDecoder
-from edge_app.decode.head import HeadKind, HeadSpec, Output, TensorInfo, recognise
+from edge_app.decode.head import HeadKind, HeadSpec, Output, TensorInfo, classes_of, recognise
 from edge_app.decode.yolo import YoloDecoder
 
 __all__ = [
-    "ClassifyDecoder", "HeadKind", "HeadSpec", "Output", "TensorInfo", "YoloDecoder", "make_decoder", "recognise",
+    "ClassifyDecoder", "HeadKind", "HeadSpec", "Output", "TensorInfo", "YoloDecoder",
+    "classes_of", "make_decoder", "recognise",
 ]  # fmt: skip
 
 

@@ -144,6 +144,13 @@ def recognise(
     )
 
 
+def classes_of(kind: HeadKind, shapes: Sequence[Sequence[int]]) -> int | None:
+    """How many classes a recognised head has; None: its outputs do not say."""
+    if kind == "yolov8":
+        return shapes[0][1] - 4
+    return shapes[0][2] - 5 if kind in ("yolov5", "yolox") else None
+
+
 def _candidates(shapes: list[tuple[int, ...]], classes: int | None) -> list[HeadKind]:
     if len(shapes) > 1:
         return ["yolov8_cut"] if _is_cut(shapes, classes) else []

@@ -234,6 +234,13 @@ def test_what_is_found_after_the_yaml_was_read_names_its_line(
     failed(edge_app("check", pipeline), code, f"edge_app: {pipeline}:{kept.count(chr(10)) + 1}: ", *parts)
 
 
+def test_labels_that_are_too_few_for_a_bare_model_are_counted(pipeline: Path) -> None:
+    bare = Path(__file__).parents[2] / "models" / "pcb-defect" / "model.onnx"
+    settings = ["--set", f"model.path={bare}", "--set", "model.labels=[open, short]"]
+    told = edge_app("check", pipeline, *settings)
+    failed(told, 2, f"{bare}: there are not as many labels", "6 labels", "2: open, short")
+
+
 def test_check_tells_that_a_model_is_for_another_soc(pipeline: Path) -> None:
     told = edge_app("check", pipeline, "--set", "runtime.provider=auto", "--set", "runtime.soc=qcs9999", "--json")
     assert told.returncode == 0, told.stderr

@@ -28,6 +28,7 @@ def model_at_start(pipeline: Pipeline, name: str) -> tuple[ModelCard, str | None
     store, alarms = store_of(pipeline, name), list[StartAlarm]()
     versions: tuple[str, ...] = ()
     store.hold()
+    store.sweep()
     try:
         versions = store.in_force()
     except ModelError as error:

@@ -129,6 +129,11 @@ class ModelStore:
                 remedy="end it, or give this line another results.journal.path, update.store or file name",
             ) from error
 
+    def sweep(self) -> None:
+        """Gives back the space of a version whose way in, or out, a power cut had ended."""
+        for name in (INCOMING, REMOVED):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
     def versions(self) -> list[str]:
         """The whole ones, pushed last first.
 

@@ -161,6 +161,17 @@ def test_a_version_that_is_removed_is_whole_as_long_as_it_is_there(tmp_path: Pat
             store.checked(version)
 
 
+def test_a_start_gives_back_the_space_of_a_push_that_was_cut_off(tmp_path: Path, toy_model: Path) -> None:
+    made = pipeline(tmp_path, toy_model)
+    store = store_of(made, "line")
+    sums = write_sums({"manifest.yaml": "0" * 64, "model.onnx": "1" * 64})
+    version, _ = Staging(store, lambda _folder: None).begin("toy", sums, 100)
+    assert (store.folder / "incoming").is_dir(), version
+    (store.folder / "removed").mkdir()
+    assert model_at_start(made, "line")[1:] == (None, ())
+    assert list(store.folder.iterdir()) == []
+
+
 def test_a_version_that_was_cut_off_on_trial_is_told_by_the_next_start(tmp_path: Path, toy_model: Path) -> None:
     """Else a model that takes the whole process along would be gone again without a word."""
     made = pipeline(tmp_path, toy_model)

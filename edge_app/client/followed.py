@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import zmq
@@ -12,10 +14,11 @@ import zmq
 from edge_app.client.access import Keys
 from edge_app.client.messages import Position, Result, Start
 from edge_app.client.session import Answer, Session
-from edge_app.client.sockets import check_endpoint, open_dealer, open_sub
+from edge_app.client.sockets import check_endpoint, open_dealer, open_sub, port_after
 
 PUBLISH = "tcp://127.0.0.1:5560"
 COMMANDS = "tcp://127.0.0.1:5561"
+PORT_AFTER = "the port after publish"
 MAX_READY = 1000
 """While so many results wait to be taken, further ones are left in the socket, whose queue is bounded. Answers are not:
 a program that takes no results may command."""
@@ -39,29 +42,38 @@ class Followed(ABC):
 
     Args:
         publish: the node's PUB endpoint.
-        commands: its ROUTER endpoint; None: no commands and no replay, gaps are lost (and counted).
+        commands: its ROUTER endpoint; left out: the port after PUB's; None: no commands and no replay, gaps are lost
+            (and counted).
         node: `line/station`; None: the first that is heard there.
         start: a Position (go on after it), Start.OLDEST, or Start.NOW.
         keys: where the node has keys.
         max_age_s: an older result is STALE. Without `commands` the two clocks must agree for this.
 
     Raises:
-        ValueError: an endpoint is none.
+        ValueError: an endpoint, a node's name, a start or keys that are none.
     """
 
     def __init__(
         self,
         publish: str = PUBLISH,
-        commands: str | None = COMMANDS,
+        commands: str | None = PORT_AFTER,
         *,
         node: str | None = None,
         start: Position | Start = Start.NOW,
         keys: Keys | None = None,
         max_age_s: float = 0.5,
     ) -> None:
-        for endpoint in (publish, commands):
-            if endpoint is not None:
-                check_endpoint(endpoint)
+        check_endpoint(publish)
+        if commands == PORT_AFTER:
+            commands = port_after(publish)
+        if commands is not None:
+            check_endpoint(commands)
+        if node is not None and not re.fullmatch(r"[^/]+/[^/]+", node):
+            raise ValueError(f"not the name of a node: wanted LINE/STATION, e.g. l1/st1, got {node!a}")
+        if not isinstance(start, (Position, Start)):
+            raise ValueError(f"not a start: wanted a Position, Start.OLDEST or Start.NOW, got {start!a}")
+        if not isinstance(keys, (Keys, NoneType)):
+            raise ValueError(f"no keys: wanted Keys.load(my secret file, the node's public file), got {keys!a}")
         self._publish, self._commands, self._node, self._keys = publish, commands, node, keys
         self._session = Session(node, start, can_ask=commands is not None, max_age_us=round(max_age_s * 1e6))
         self._begin()

@@ -28,7 +28,7 @@ class Line(Followed):
     """
 
     def _begin(self) -> None:
-        self._in_use = threading.Lock()
+        self._in_use, self._closed = threading.Lock(), False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._open()
 
@@ -67,7 +67,10 @@ class Line(Followed):
 
     def close(self) -> None:
         """Lets go of the sockets."""
+        if self._closed:
+            return
         with self._alone():
+            self._closed = True
             self._context.destroy(linger=0)
 
     def __enter__(self) -> Self:
@@ -106,6 +109,8 @@ class Line(Followed):
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError("this Line is in use by another thread: make one for each thread")
         try:
+            if self._closed:
+                raise RuntimeError("this Line is closed: make another one")
             yield
         finally:
             self._in_use.release()

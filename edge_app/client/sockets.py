@@ -21,6 +21,12 @@ def check_endpoint(endpoint: str) -> None:
         raise ValueError(f"not an endpoint: wanted tcp://HOST:PORT, e.g. tcp://127.0.0.1:5560, got {endpoint!a}")
 
 
+def port_after(publish: str) -> str | None:
+    """Where a node that publishes there takes commands, unless it is told otherwise; None: not by TCP, not known."""
+    head, _, port = publish.rpartition(":")
+    return f"{head}:{int(port) + 1}" if publish.startswith("tcp://") and port.isdecimal() else None
+
+
 def open_sub(context: zmq.Context[Any], endpoint: str, node: str | None, keys: Keys | None) -> Any:
     """A SUB for one node's messages, or all that come if the node is not known yet."""
     sub = context.socket(zmq.SUB)

@@ -29,9 +29,10 @@ from edge_app.client import (
     Start,
 )
 from edge_app.client.hostile import Hostile
+from edge_app.client.sockets import port_after
 from edge_app.commands.arguments import above_zero, add_keys, seed
 from edge_app.commands.report import add_json_argument, print_json, print_table
-from edge_app.commands.watch import connect, load_keys, next_port
+from edge_app.commands.watch import connect, load_keys
 from edge_app.errors import BusError, ConfigError, ExitCode
 
 MISBEHAVIOURS = {
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if unknown := sorted(set(wanted) - set(MISBEHAVIOURS)):
         known = ", ".join(MISBEHAVIOURS)
         raise ConfigError("unknown misbehaviour", where="--misbehave", wanted=known, got=", ".join(unknown))
-    commands = args.commands or next_port(args.endpoint)
+    commands = args.commands or port_after(args.endpoint)
     if commands is None:
         raise ConfigError("where commands go is not clear", where="--commands", wanted="a ROUTER endpoint")
     controller = Controller(args, commands, load_keys(args), set(wanted))

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from edge_app.client import COMMANDS, PUBLISH, KeyFileError, Keys, Line, Position, Result, Start
+from edge_app.client import PUBLISH, KeyFileError, Keys, Line, Position, Result, Start
+from edge_app.client.sockets import port_after
 from edge_app.commands.arguments import above_zero, add_keys, positive
 from edge_app.errors import BusError, ConfigError, ExitCode
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints results until there are `--count`, or Ctrl-C."""
     start = Start.OLDEST if args.oldest else Start.NOW
-    with connect(args, args.commands or next_port(args.endpoint), start) as line:
+    with connect(args, args.commands or port_after(args.endpoint), start) as line:
         watch(line, args)
     return int(ExitCode.OK)
 
@@ -69,14 +70,6 @@ def load_keys(args: argparse.Namespace) -> Keys | None:
         return Keys.load(args.key, args.node_key)
     except KeyFileError as error:
         raise ConfigError("can't use the key", got=str(error), remedy="see `edge_app keys check`") from error
-
-
-def next_port(publish: str) -> str | None:
-    """Where a node that publishes there takes commands, by the protocol's defaults."""
-    if publish == PUBLISH:
-        return COMMANDS
-    head, _, port = publish.rpartition(":")
-    return f"{head}:{int(port) + 1}" if publish.startswith("tcp://") and port.isdecimal() else None
 
 
 def watch(line: Line, args: argparse.Namespace) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -105,6 +108,55 @@ def test_a_node_may_listen_on_ipv6(sealing: Sealing) -> None:
         until_subscribed(opened, line)
         assert line.command("hello", timeout_s=60)["node"] == "l1/st3"
     opened.close()
+
+
+def test_commands_go_to_the_same_node_where_no_endpoint_is_named(sealing: Sealing) -> None:
+    """They went to this machine's port 5561: another node would have been asked for what was missed."""
+    port = free_ports(2)
+    ends = {"publish": f"tcp://127.0.0.1:{port}", "commands": f"tcp://127.0.0.1:{port + 1}"}
+    opened = outlet(sealing, results=config(**ends))
+    opened.start()
+    with Line(ends["publish"]) as line:
+        assert line.command("hello", timeout_s=60)["node"] == "l1/st3"
+    opened.close()
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports side by side that nobody has."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            first = 0
+            try:
+                for _ in range(count):
+                    probe = stack.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", first and first + 1))
+                    first = first or probe.getsockname()[1]
+            except (OSError, OverflowError):
+                continue
+            return first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"start": "oldest"}, "wanted a Position, Start.OLDEST or Start.NOW, got 'oldest'"),
+        ({"node": "st3"}, "wanted LINE/STATION, e.g. l1/st1, got 'st3'"),
+        ({"keys": "plc.secret.toml"}, "wanted Keys.load"),
+        ({"commands": ""}, "not an endpoint"),
+    ],
+)
+def test_an_argument_that_can_not_be_meant_is_told(wrong: dict[str, Any], words: str) -> None:
+    """A start that is none began with what came next, a node of no line was never heard."""
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Line("tcp://127.0.0.1:9", **wrong)
+
+
+def test_a_line_that_is_closed_says_so() -> None:
+    line = Line("tcp://127.0.0.1:9")
+    line.close()
+    line.close()
+    with pytest.raises(RuntimeError, match="this Line is closed"):
+        line.next(0.01)
 
 
 def test_silence_is_a_fault_and_no_answer() -> None:

@@ -311,6 +311,8 @@ def _built(pipeline: Pipeline, name: str, max_frames: int | None, gate: NpuGate 
     camera = open_camera(pipeline.camera)
     try:
         refuse_waiting_for_live(pipeline, camera)
+        if pipeline.limits.pacing == "realtime" and (unguarded := without_guard(pipeline)) is not None:
+            log.warning("%s", unguarded)
         return App(pipeline, name, version, card, placed, camera, max_frames)
     except BaseException:
         camera.close()
@@ -362,6 +364,13 @@ def refuse_waiting_for_live(pipeline: Pipeline, camera: Camera) -> None:
             wanted="realtime, with deadline_ms",
             got="offline",
         )
+
+
+def without_guard(pipeline: Pipeline) -> str | None:
+    """What a line of parts without a frame guard lets pass; None: it has one, or decides over many frames."""
+    if pipeline.judge.guard is not None or pipeline.decision is not None:
+        return None
+    return "judge.guard is not set: another part, or one out of its place, may PASS; see edge_app calibration guard"
 
 
 def recipe_name(file: Path) -> str:

@@ -68,7 +68,7 @@ def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
     Raises:
         EdgeAppError: the first thing that does not hold.
     """
-    from edge_app.app import recipe_name
+    from edge_app.app import recipe_name, without_guard
     from edge_app.judge import make_recipe
     from edge_app.model import resolve_for
     from edge_app.placed import place_model
@@ -77,7 +77,13 @@ def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
     card = resolve_for(pipeline)
     rules = make_recipe(pipeline.judge, card.labels, card.score, card.marginal)
     placed = place_model(pipeline, card, recipe_name(file))
-    simulated = placed.simulated or pipeline.limits.pacing == "offline"
+    camera = pipeline.camera
+    live = camera.type == "gige" or (camera.type == "video" and is_live(camera.path, camera.live))
+    simulated = placed.simulated or pipeline.limits.pacing == "offline" or not live
+    by_label = {
+        "fail_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.score, strict=True)},
+        "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.marginal, strict=True)},
+    }
     try:
         refuse_open_addresses(pipeline, simulated)
         return {
@@ -86,8 +92,8 @@ def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
             "head": card.head.kind,
             "input": f"{card.input.dtype} {card.input.layout} {card.input.width}x{card.input.height} {card.input.color}"
             f" {card.input.fit}",
-            "fail_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.score, strict=True)},
-            "unknown_at": {label: round(float(s), 4) for label, s in zip(card.labels, rules.marginal, strict=True)},
+            **(by_label if pipeline.decision is None else {"name_at": pipeline.decision.name_at}),
+            "guard": without_guard(pipeline) or pipeline.judge.model_dump(mode="json")["guard"],
             "plans": [kind.value for kind in placed.engines],
             "degraded": sorted(placed.degraded()),
             "alarms": [f"{one.name}: {one.text}" for one in [*placed.alarms, *alarms_on_a_board(pipeline, card)]],

@@ -234,6 +234,19 @@ def test_what_is_found_after_the_yaml_was_read_names_its_line(
     failed(edge_app("check", pipeline), code, f"edge_app: {pipeline}:{kept.count(chr(10)) + 1}: ", *parts)
 
 
+def test_a_line_without_a_guard_is_told_what_it_lets_pass(pipeline: Path) -> None:
+    assert "may PASS" in json.loads(edge_app("check", pipeline, "--json").stdout)["guard"]
+    live = ["--set", "limits.pacing=realtime", "--set", "limits.deadline_ms=5000"]
+    assert "judge.guard is not set" in edge_app("--pipeline", pipeline, "--frames", "1", *live).stderr
+
+
+def test_check_calls_simulated_what_the_line_will(pipeline: Path) -> None:
+    live = ["--set", "limits.pacing=realtime", "--set", "limits.deadline_ms=50"]
+    stream = ["--set", "camera.type=video", "--set", "camera.path=rtsp://127.0.0.1/line"]
+    for camera, simulated in ((live, True), ([*live, *stream], False)):
+        assert json.loads(edge_app("check", pipeline, "--json", *camera).stdout)["simulated"] is simulated
+
+
 def test_labels_that_are_too_few_for_a_bare_model_are_counted(pipeline: Path) -> None:
     bare = Path(__file__).parents[2] / "models" / "pcb-defect" / "model.onnx"
     settings = ["--set", f"model.path={bare}", "--set", "model.labels=[open, short]"]

@@ -144,6 +144,14 @@ class InferenceStage:
             self.broken(error)
 
     def _work(self, worker: _Worker) -> None:
+        try:
+            self._run_all(worker)
+        except Exception as error:  # of the queue, or of telling a bug
+            if not worker.abandoned:
+                log.critical("the inference thread has ended", exc_info=True)
+                self.broken(error)
+
+    def _run_all(self, worker: _Worker) -> None:
         while (slot := self._queue.get()) is not None:
             ticket = slot.ticket
             try:
@@ -214,6 +222,13 @@ class InferenceStage:
         return RuntimeFault(f"{type(error).__name__}: {error}")
 
     def _watch(self) -> None:
+        try:
+            self._watch_runs()
+        except Exception as error:
+            log.critical("hung runs are no longer seen", exc_info=True)
+            self.broken(error)
+
+    def _watch_runs(self) -> None:
         pause = min(0.05, self.timeout_us / 4e6)
         while not self._stopped.wait(pause):
             with self._lock:

@@ -182,6 +182,11 @@ class Line:
             error = scarcity(error) or EdgeAppError(what, got=got, remedy=remedy)
         self._end_with(error)
 
+    def _stage_broken(self, stage: str, error: Exception) -> None:
+        """A stage without its thread: told before those after it end, or it would look like the source's end."""
+        log.critical("stage %s has ended", stage, exc_info=True)
+        self._broken(error)
+
     def _capture(self) -> None:
         try:
             self.admission.run(self._stopping, self._end_with)
@@ -198,6 +203,8 @@ class Line:
         try:
             while (slot := self._to_guard.get()) is not None:
                 self._safely("guard", slot, self._guard_one)
+        except Exception as error:
+            self._stage_broken("guard", error)
         finally:
             self._to_preprocess.put(None)
 
@@ -220,6 +227,8 @@ class Line:
                 self._safely("preprocess", slot, self._preprocess_one)
             self._drain()
             self._inference.stop()
+        except Exception as error:
+            self._stage_broken("preprocess", error)
         finally:
             self._to_judge.put(None)
 

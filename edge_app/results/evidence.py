@@ -98,6 +98,7 @@ class Evidence:
         self._connection: sqlite3.Connection | None = None
         self._places: list[tuple[int, int] | None] = []
         self._failing = False
+        self._ended = False
         self._not_before_s = 0.0
         self.bytes = 0
         """Of all pictures kept."""
@@ -149,7 +150,7 @@ class Evidence:
                 return None
         elif sealed.reason in WITHOUT_PICTURE:
             return None
-        if self._queued_bytes >= self._section.queue_mib * MIB:
+        if self._ended or self._queued_bytes >= self._section.queue_mib * MIB:
             self.dropped += 1
             return {"id": None, "state": "dropped"}
         self._expected[sealed.frame_id] = sealed.seq
@@ -211,6 +212,15 @@ class Evidence:
         return self.folder / sha256[:2] / f"{sha256}.jpg"
 
     def _run(self) -> None:
+        try:
+            self._write_all()
+        except Exception as error:
+            self._ended = True
+            log.critical("the thread for pictures ends on an error; none is kept any more", exc_info=True)
+            text = f"no picture is kept any more: {type(error).__name__}: {error}"
+            self._alarm(ALARM, True, text, "restart the service; results are not touched by this")
+
+    def _write_all(self) -> None:
         while True:
             try:
                 job = self._queue.get(timeout=1.0)

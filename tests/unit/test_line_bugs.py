@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,31 @@ def raising(calls: set[int], error: Exception) -> Callable[..., None]:
             raise error
 
     return call
+
+
+class Failing(queue.SimpleQueue):  # type: ignore[type-arg]
+    """A queue that has nothing to give, from its third call on: there is no memory for it."""
+
+    calls = 0
+
+    def get(self, block: bool = True, timeout: float | None = None) -> object:
+        self.calls += 1
+        if self.calls > 2:
+            raise MemoryError
+        return super().get(block, timeout)
+
+
+@pytest.mark.parametrize("stage", ["guard", "preprocess", "inference"])
+def test_a_stage_that_loses_its_thread_ends_the_line_with_an_error(bench: Bench, stage: str) -> None:
+    """It was the clean end, with exit code 0, or OVERRUN for ever."""
+    line, kept = bench.line(forever())
+    owner, name = (line._inference, "_queue") if stage == "inference" else (line, f"_to_{stage}")
+    setattr(owner, name, Failing())
+    if stage == "guard":
+        line.admission._admitted = line._to_guard.put
+    with pytest.raises(RuntimeFault, match="no more memory"):
+        run(line)
+    assert_sealed_once(line, kept)
 
 
 # -- the session ------------------------------------------------------------------------------------------------------

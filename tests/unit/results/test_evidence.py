@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -182,6 +183,21 @@ def test_a_camera_that_can_not_take_its_frame_back_ends_no_pictures(node: Node) 
 
     until(is_kept)
     assert node.client.command("status")["alarms"] == []
+
+
+def test_without_its_thread_no_picture_is_promised(node: Node) -> None:
+    """Results said that one was pending, for ever, and frames were not given back."""
+
+    class NoMemory(queue.SimpleQueue):  # type: ignore[type-arg]
+        def get(self, block: bool = True, timeout: float | None = None) -> object:
+            raise MemoryError
+
+    evidence_of_node = node.outlet._evidence
+    assert evidence_of_node is not None
+    evidence_of_node._queue = NoMemory()  # from its next turn on
+    until(lambda: [a["alarm"] for a in node.client.command("status")["alarms"]] == ["EVIDENCE_FAILED"])
+    assert node.inspect(Reason.DEFECT)["image"] == {"id": None, "state": "dropped"}
+    assert len(node.given_back) == 1
 
 
 def test_a_damaged_file_is_not_handed_out(node: Node, folder: Path) -> None:

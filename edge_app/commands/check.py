@@ -106,8 +106,13 @@ def check(pipeline: Pipeline, file: Path) -> dict[str, Any]:
 def refuse_absent_source(pipeline: Pipeline) -> None:
     """Raises CameraError for pictures or a video that are not there. Streams and devices are the start's business."""
     camera = pipeline.camera
+    if camera.type == "folder":
+        from edge_app.camera.folder import list_pictures
+
+        list_pictures(camera)
+        return
     path = str(getattr(camera, "path", ""))
-    if camera.type not in ("folder", "video", "mirror") or is_live(path, None):
+    if camera.type not in ("video", "mirror") or is_live(path, None):
         return
     if not Path(path).exists():
         raise CameraError(

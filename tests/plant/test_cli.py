@@ -221,7 +221,8 @@ def test_check_refuses_what_the_start_refuses(pipeline: Path, setting: str, part
         ("judge: {classes: {bolt: {score: 0.5}}}", 2, ["judge.classes.bolt: the model has no such label", "got: bolt"]),
         ("judge: {guard: nowhere.json}", 2, ["judge.guard: ", "nowhere.json: can't read the guard file"]),
         ("recipes: {b: nowhere.yaml}", 2, ["recipes.b: ", "nowhere.yaml: can't read the file"]),
-        ("camera: {type: folder, path: nowhere}", 3, ["camera.path: ", "there is no such file or folder"]),
+        ("camera: {type: folder, path: nowhere}", 3, ["camera.path: ", "nowhere: can't read the pictures"]),
+        ("camera: {type: folder, path: pictures, pattern: a*}", 3, ["camera.path: ", "there are no pictures"]),
         ("camera: {type: video, path: nowhere.mp4}", 3, ["camera.path: ", "there is no such file or folder"]),
     ],
 )

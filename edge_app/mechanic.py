@@ -144,10 +144,11 @@ class Mechanic:
         self.install, self.on_decision, self.idle = (lambda _engine: None), (lambda _decision: None), (lambda: True)
 
     def _work(self) -> None:
-        while not self._stopped.wait(TICK_S):
+        while not self._stopped.is_set():
             try:
-                self._tick()
-            except Exception:
+                if not self._stopped.wait(TICK_S):
+                    self._tick()
+            except Exception:  # of waiting too, which takes memory: without this thread no plan comes back
                 log.exception("the mechanic's turn failed; there is another one in %g s", TICK_S)
 
     def _tick(self) -> None:

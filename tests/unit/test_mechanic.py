@@ -60,6 +60,18 @@ def test_latencies_of_every_power_mode_are_measured_on_a_board_only(toy_model: P
     assert all(measured[mode] >= 4000 * place for place, mode in enumerate(modes))
 
 
+class NoMemoryAtFirst(threading.Event):
+    """The first wait fails."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits += 1
+        if self.waits == 1:
+            raise MemoryError
+        return super().wait(timeout)
+
+
 def test_a_turn_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
     second = threading.Event()
     turns = iter([KeyError("a bug"), None])
@@ -72,6 +84,7 @@ def test_a_turn_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
 
     policy = build_policy(Scheduler(), [PlanKind.CPU], (), None, canaries=False)
     mechanic = Mechanic(Governor(policy, deadline_us=None), {}, lambda _engine: None, 1, told)
+    mechanic._stopped = NoMemoryAtFirst()
     mechanic.start()
     assert second.wait(60)
     mechanic.stop()

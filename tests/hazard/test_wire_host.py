@@ -190,11 +190,11 @@ def test_a_start_on_a_full_disk_begins_its_run_when_there_is_room(small_disk: Ca
     """The results were written without their run, and then the file was called moved."""
     disk = small_disk(3)
     file, ballast = disk / "results.db", disk / "ballast"
-    node = NodeProcess({"journal": {"path": file}}, rate=100).start()
-    earlier = node.epoch
-    with node.line() as line:
+    node = NodeProcess({"journal": {"path": file}}, rate=100)
+    with node, node.line() as line:
+        earlier = node.epoch
         until(lambda: status_of(line)["durable_seq"] >= 50)  # type: ignore[operator]
-    node.kill()  # its -wal and -shm stay, so that the file can be opened though the disk is full
+        node.kill()  # its -wal and -shm stay, so that the file can be opened though the disk is full
     ballast.write_bytes(b"x" * shutil.disk_usage(disk).free)
     with node, node.line() as line:
         until(lambda: status_of(line)["journal"] is False)
@@ -245,8 +245,8 @@ def test_on_a_disk_that_others_fill_pictures_make_room_for_results(
         (evidence / name[:2] / f"{name}.jpg").write_bytes(picture)
         os.utime(evidence / name[:2] / f"{name}.jpg", (number, number))
     results = {"journal": {"path": disk / "results.db"}, "evidence": {"path": evidence, "free_mib": 1, "pass_every": 1}}
-    node = NodeProcess(results, rate=100).start()
-    with node.line() as line:
+    node = NodeProcess(results, rate=100)
+    with node, node.line() as line:
         until(lambda: status_of(line)["disk"]["evidence_bytes"] > 12_000_000)  # type: ignore[index]
         if when == "before it starts again":
             node.kill()
@@ -259,7 +259,6 @@ def test_on_a_disk_that_others_fill_pictures_make_room_for_results(
         until(lambda: status_of(line)["durable_seq"] > reached)  # type: ignore[operator]
         until(lambda: status_of(line)["alarms"] == [])
         assert status_of(line)["disk"]["journal_lost"] == 0  # type: ignore[index]
-    node.kill()
     kept = sorted(int(file.stat().st_mtime) for file in evidence.glob("*/*.jpg") if file.stat().st_mtime < 60)
     assert kept[-10:] == list(range(50, 60)), "the oldest went"
 

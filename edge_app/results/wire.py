@@ -47,7 +47,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
     try:
         body = orjson.dumps(message, _scalar, orjson.OPT_PASSTHROUGH_DATACLASS)
         if body.isascii():
-            return body
+            return bytes(memoryview(body))  # a copy: orjson's own holds 8 KiB, and thousands of results are kept
     except orjson.JSONEncodeError:  # half a surrogate pair, a whole number of more than 64 bits, or a bug
         pass
     return _ascii(_finite(message)).encode("ascii")

@@ -41,7 +41,7 @@ def test_a_canary_holds_and_a_classifier_that_always_names_one_label_fails_it() 
         outputs = stuck.copy()
         outputs[0, label] = 20
         engine.decode = lambda _outputs, geometry, outputs=outputs: decode((outputs,), geometry)  # type: ignore[misc]
-        assert f"label {label} at 1.00" in str(canary.prove(engine))
+        assert f"and {card.labels[label]} with 1.00" in str(canary.prove(engine))
 
 
 def test_drawn_garments_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -305,17 +305,21 @@ class Evidence:
         return self._connection
 
     def _adopt(self, connection: sqlite3.Connection) -> None:
-        """Pictures that the index does not know (it was lost, or a power cut came between) count in the quota too."""
+        """Pictures that the index does not know (it was lost, or a power cut came between) count too, by their age."""
         for part in self.folder.glob("*/*.part"):
             part.unlink()
         known = {sha256 for (sha256,) in connection.execute("SELECT sha256 FROM image")}
-        for file in self.folder.glob("*/*.jpg"):
+        for file in self._files_by_age():
             if file.stem not in known and file == self._file(file.stem):
                 connection.execute(
                     "INSERT INTO image (epoch, seq, sha256, bytes, t_us)"
                     " SELECT 'unknown', coalesce(max(seq), 0) + 1, ?, ?, ? FROM image WHERE epoch = 'unknown'",
                     (file.stem, file.stat().st_size, clock.utc_us()),
                 )
+
+    def _files_by_age(self) -> list[Path]:
+        """The oldest first."""
+        return sorted(self.folder.glob("*/*.jpg"), key=lambda file: file.stat().st_mtime_ns)
 
     def _make_room(self, connection: sqlite3.Connection, wanted: int) -> bool:
         """Deletes the oldest pictures until the disk has what it should have free; False: there were not enough."""
@@ -346,8 +350,7 @@ class Evidence:
         """
         if self._free_bytes() >= FULL_BYTES:
             return
-        files = sorted(self.folder.glob("*/*.jpg"), key=lambda file: file.stat().st_mtime_ns)
-        for count, file in enumerate(files, 1):
+        for count, file in enumerate(self._files_by_age(), 1):
             file.unlink()
             if self._free_bytes() >= ROOM_BYTES:
                 log.warning("evidence: the disk is full; the %d oldest pictures are deleted", count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import queue
 import shutil
 import threading
@@ -261,6 +262,23 @@ def test_an_index_that_is_lost_is_begun_again_with_the_pictures_that_are_there(f
     assert found(node, content) == (None if how == "folder deleted" else first)
     until(lambda: node.disk()["evidence_bytes"] == sum(file.stat().st_size for file in folder.glob("*/*.jpg")))
     node.close()
+
+
+def test_pictures_that_no_index_knows_go_by_their_age(folder: Path) -> None:
+    """They came into the index as the folder gave them, in any order: the newest might go first."""
+    for number in range(30):
+        planted = number.to_bytes() * 50_000
+        name = hashlib.sha256(planted).hexdigest()
+        (folder / name[:2]).mkdir(parents=True, exist_ok=True)
+        (folder / name[:2] / f"{name}.jpg").write_bytes(planted)
+        os.utime(folder / name[:2] / f"{name}.jpg", (number, number))
+    node = Node(settings(folder, keep_mib=1))
+    node.inspect(Reason.DEFECT)
+    until(lambda: node.given_back == [5001])
+    node.close()
+    left = sorted(int(file.stat().st_mtime) for file in folder.glob("*/*.jpg"))[:-1]
+    assert 0 < len(left) < 30
+    assert left == list(range(30 - len(left), 30))
 
 
 COLOUR = (30, 200, 90)  # B, G, R

@@ -81,14 +81,14 @@ def plan_options(
         if kept_out is not None:
             _give_way(options, kept_out)
         else:
-            _addnpu_plans(options, pipeline, card, thresholds)
+            _add_npu_plans(options, pipeline, card, thresholds)
     options.openers[PlanKind.CPU] = lambda: _engine(
         open_cpu_plan(card, runtime.threads), card, cpu_plan(card), thresholds, region
     )
     return options
 
 
-def _addnpu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
+def _add_npu_plans(options: Options, pipeline: Pipeline, card: ModelCard, thresholds: npt.NDArray[np.float32]) -> None:
     runtime, region = pipeline.runtime, pipeline.preprocess.region_px
     missing = npu_missing(runtime)
     if missing is not None:

@@ -241,12 +241,14 @@ class ModelStore:
         except ModelError as error:
             log.error("no old version is removed: %s", error)
             return []
-        try:
-            for version in gone:
+        removed = []
+        for version in gone:
+            try:
                 self.remove(version)
-        except OSError as error:
-            log.error("an old version stays: %s", error)
-        return gone
+                removed.append(version)
+            except OSError as error:
+                log.error("%s stays: %s", version, error)
+        return removed
 
     def remove(self, version: str) -> None:
         """Takes a version out of the store at once, and then gives its space back: half a version has no name.

@@ -66,6 +66,8 @@ class Followed(ABC):
         check_endpoint(publish)
         if commands == PORT_AFTER:
             commands = port_after(publish)
+            if commands is None:
+                raise ValueError(f"where the node behind {publish} takes commands is not known: name it (commands=...)")
         if commands is not None:
             check_endpoint(commands)
         if node is not None and not re.fullmatch(r"[^/]+/[^/]+", node):

@@ -235,6 +235,14 @@ def test_a_store_that_can_not_be_read_costs_an_update_nothing(tmp_path: Path) ->
         ModelStore(loop, OWN).checked("toy@000000000001")
 
 
+def test_a_version_that_stays_is_not_told_as_removed(tmp_path: Path, toy_model: Path) -> None:
+    store = ModelStore(tmp_path / "line.models", OWN)
+    versions = [push(store, files_to_push(tmp_path, toy_model)) for _ in range(4)]
+    (store.folder / "removed").write_text("a file, where a version would be moved to")
+    assert store.forget_old(()) == []
+    assert set(store.versions()) == set(versions)
+
+
 def test_another_model_in_the_yaml_has_the_last_word(tmp_path: Path, toy_model: Path) -> None:
     made = pipeline(tmp_path, toy_model)
     store = store_of(made, "line")

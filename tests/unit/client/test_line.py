@@ -143,12 +143,13 @@ def free_ports(count: int) -> int:
         ({"node": "st3"}, "wanted LINE/STATION, e.g. l1/st1, got 'st3'"),
         ({"keys": "plc.secret.toml"}, "wanted Keys.load"),
         ({"commands": ""}, "not an endpoint"),
+        ({"publish": "ipc:///run/line"}, "takes commands is not known"),
     ],
 )
 def test_an_argument_that_can_not_be_meant_is_told(wrong: dict[str, Any], words: str) -> None:
     """A start that is none began with what came next, a node of no line was never heard."""
     with pytest.raises(ValueError, match=re.escape(words)):
-        Line("tcp://127.0.0.1:9", **wrong)
+        Line(**{"publish": "tcp://127.0.0.1:9", **wrong})
 
 
 def test_a_line_that_is_closed_says_so() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -227,9 +226,8 @@ def test_nobody_gets_in_while_the_gate_is_down(plant: Plant, node: Outlet) -> No
     bus._gate.serve = lambda: None  # type: ignore[method-assign]
     for _ in range(2):  # the bus may be in the middle of the serve that was: two more turns, and it is not
         before = bus.last_turn_us
-        while bus.last_turn_us == before:
-            bus._wakeup.set()
-            time.sleep(0.001)
+        bus._wakeup.set()
+        until(lambda before=before: bus.last_turn_us != before)  # type: ignore[misc]
     let_in = selftest.let_in(
         bus.sockets.context, str(node.publish_endpoint), zmq.SUB, plant.node.public, plant.pairs["viewer"]
     )

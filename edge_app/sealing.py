@@ -18,12 +18,36 @@ from edge_app.verdict import Judgement, Mode, ModelIdentity, Placement, PlanKind
 log = logging.getLogger(__name__)
 
 LATENCIES_KEPT = 4096
-TIMED = frozenset(
-    {Reason.LATE, Reason.OVERRUN, Reason.OK, Reason.DEFECT, Reason.MARGINAL, Reason.BAD_IMAGE, Reason.NO_PART}
-)
-"""Reasons that say whether a trigger had its verdict in time; the first two: it had not."""
-LATE_OF, LATE_FROM, LATE_UNTIL = 32, 8, 2
-"""Of so many results, how many not in time raise the alarm LATE, and how few clear it."""
+MANY_OF, MANY_FROM, MANY_UNTIL = 32, 8, 2
+"""Of so many results, how many with a reason that has an alarm raise it, and how few clear it."""
+LOOKED_AT = frozenset({Reason.OK, Reason.DEFECT, Reason.MARGINAL, Reason.BAD_IMAGE, Reason.NO_PART})
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonAlarm:
+    """An alarm that tells of many results with one reason: by one alone nobody sees that a line can't do its work."""
+
+    name: str
+    many: frozenset[Reason]
+    among: frozenset[Reason]
+    """Other results count for nothing: to refuse a trigger says nothing about time, nor about the picture."""
+    text: str
+    remedy: str
+
+
+REASON_ALARMS = (
+    ReasonAlarm(
+        "LATE", frozenset({Reason.LATE, Reason.OVERRUN}), LOOKED_AT | {Reason.LATE, Reason.OVERRUN},
+        f"at least {MANY_FROM} of the last {MANY_OF} triggers had no verdict in time (LATE, OVERRUN)",
+        "give it more time (limits.deadline_ms) or fewer parts; `edge_app profile` tells what takes the time",
+    ),
+    ReasonAlarm(
+        "BAD_IMAGE", frozenset({Reason.BAD_IMAGE}), LOOKED_AT,
+        f"at least {MANY_FROM} of the last {MANY_OF} pictures could not be judged",
+        "look at the lens, the light, the place of the part and preprocess.region_px; if the parts or the light are "
+        "new, learn the guard anew: `edge_app calibration guard`",
+    ),
+)  # fmt: skip
 
 
 class Outlet(Protocol):
@@ -99,21 +123,22 @@ class Counts:
         return self.passed + self.failed + self.unknown
 
 
-class Lateness:
-    """Whether many of the last results were not in time: by one alone nobody sees that a line can't keep up."""
+class Many:
+    """Whether many of the last results have a reason of an alarm."""
 
-    def __init__(self) -> None:
-        self._late: deque[bool] = deque(maxlen=LATE_OF)
+    def __init__(self, alarm: ReasonAlarm) -> None:
+        self.alarm = alarm
+        self._had: deque[bool] = deque(maxlen=MANY_OF)
         self.stands = False
         """The alarm."""
 
     def changed_by(self, reason: Reason) -> bool:
         """One more result: whether the alarm comes or goes."""
-        if reason not in TIMED:
+        if reason not in self.alarm.among:
             return False
-        self._late.append(reason in (Reason.LATE, Reason.OVERRUN))
-        late = sum(self._late)
-        was, self.stands = self.stands, late > LATE_UNTIL if self.stands else late >= LATE_FROM
+        self._had.append(reason in self.alarm.many)
+        had = sum(self._had)
+        was, self.stands = self.stands, had > MANY_UNTIL if self.stands else had >= MANY_FROM
         return self.stands is not was
 
 
@@ -142,7 +167,7 @@ class Sealer:
         self._reasons: Counter[Reason] = Counter()
         self._escapes = self._false_rejects = self._truths = 0
         self._latencies_us: deque[int] = deque(maxlen=LATENCIES_KEPT)
-        self._lateness = Lateness()
+        self._many = [Many(alarm) for alarm in REASON_ALARMS]
         self.saw: Callable[[Ticket, Judgement], None] = lambda _ticket, _judgement: None
         """Told of every result, with the lock held: it must be quick and not raise."""
 
@@ -189,16 +214,18 @@ class Sealer:
             self._latencies_us.append(now - ticket.t_capture_mono_us)
         self._hand_over(sealed)
         self.saw(ticket, judgement)
-        if self._lateness.changed_by(judgement.reason):
-            self._tell_lateness()
+        for many in self._many:
+            if many.changed_by(judgement.reason):
+                self._tell(many, judgement.detail)
 
-    def _tell_lateness(self) -> None:
-        text = f"at least {LATE_FROM} of the last {LATE_OF} triggers had no verdict in time (LATE, OVERRUN)"
-        remedy = "give it more time (limits.deadline_ms) or fewer parts; `edge_app profile` tells what takes the time"
+    def _tell(self, many: Many, detail: str | None) -> None:
+        """That an alarm comes, with what the result that brought it says; or that it goes."""
+        alarm = many.alarm
+        text = f"{alarm.text}; the last one: {detail}" if many.stands and detail else alarm.text
         try:
-            self._outlet.alarm("LATE", self._lateness.stands, text, remedy)
+            self._outlet.alarm(alarm.name, many.stands, text, alarm.remedy)
         except Exception:
-            log.exception("the alarm LATE could not be told: %s", text)
+            log.exception("the alarm %s could not be told: %s", alarm.name, text)
 
     def _note(self, seq: int, text: str) -> None:
         try:

@@ -103,6 +103,29 @@ def test_a_line_that_is_always_late_raises_an_alarm_until_it_is_in_time_again(be
     assert kept.alarms == [("LATE", True), ("LATE", False)]
 
 
+def test_pictures_that_can_not_be_judged_raise_an_alarm_that_says_what_is_wrong_with_them(bench: Bench) -> None:
+    line, kept = bench.line(iter([]))
+    sealer = line.sealer
+
+    def seal(*judgements: Judgement) -> None:
+        for judgement in judgements:
+            ticket = Ticket(sealer.triggers + 1, sealer.triggers + 1, None, 0, 0, None, line.placement)
+            sealer.seal(sealer.admit(ticket), judgement)
+
+    blurred = Judgement(Reason.BAD_IMAGE, "blurred: wanted at least 40, got 3")
+    seal(*[Judgement(Reason.OK)] * 40, *[blurred] * 7, *[Judgement(Reason.OVERLOAD)] * 40)
+    assert kept.alarms == []
+    seal(blurred)
+    assert kept.alarms == [("BAD_IMAGE", True)]
+    assert kept.alarm_texts[-1].startswith(
+        "at least 8 of the last 32 pictures could not be judged; the last one: blurred"
+    )
+    seal(*[Judgement(Reason.DEFECT)] * 29)
+    assert kept.alarms == [("BAD_IMAGE", True)]
+    seal(Judgement(Reason.OK))
+    assert kept.alarms == [("BAD_IMAGE", True), ("BAD_IMAGE", False)]
+
+
 def test_refusing_a_trigger_is_no_quick_verdict(bench: Bench) -> None:
     line, _ = bench.line(iter([]))
     sealer, now, place = line.sealer, monotonic_us(), line.placement

@@ -43,6 +43,7 @@ from edge_app.store import store_of
 from edge_app.summary import Summary, summarise
 from edge_app.told import identify, recipes_told, status_of
 from edge_app.update import Running, Updates
+from edge_app.verdict import PlanKind
 
 if TYPE_CHECKING:
     from edge_app.monitor import Monitor
@@ -72,6 +73,7 @@ class App:
         self._told_stuck = False
         self.line: Line
         self._alarms: dict[str, Alarm] = {}
+        self._preferred: PlanKind | None = None
         self._changing = threading.Lock()  # of recipe or model: one after the other
         self.running: Running
         store = store_of(pipeline, name)
@@ -143,6 +145,21 @@ class App:
         placed = self.placed
         return placed.mechanic.self_test if placed.mechanic is not None and placed.has_canary else None
 
+    @property
+    def governor(self) -> Governor | None:
+        """The scheduler of the model in force; None: there is one plan, always."""
+        placer = self.placed.placer
+        return placer if isinstance(placer, Governor) else None
+
+    def prefer(self, plan: PlanKind | None, reason: str) -> None:
+        """Inspects on this plan as long as it is ready, also after an update; None: as the scheduler sees fit."""
+        with self._changing:
+            self._preferred = plan
+            if self.governor is not None:
+                self.governor.prefer(plan)
+        log.info("%s", reason)
+        self.outlet.state(self.line.mode, self.line.mode, self.line.placement, reason)
+
     def activate(self, prepared: Prepared) -> None:
         """Judges by another recipe from the next frame on; frames in flight keep theirs."""
         with self._changing:
@@ -168,6 +185,8 @@ class App:
         with self._changing:
             recipe = running.placed.recipes.ready(self.outlet.identity.recipe.name)
             self.running = running
+            if self.governor is not None:
+                self.governor.prefer(self._preferred)
             self.line.inspect_with(InForce(recipe.inspection, running.fitted))
             self.outlet.identify(
                 recipe=Recipe(recipe.name, recipe.rev),

@@ -165,7 +165,12 @@ class Governor:
             changes, self._changes = self._changes, []
         return changes
 
+    @property
+    def plans(self) -> tuple[PlanKind, ...]:
+        """Those that there are, whether they are ready or not, the best first."""
+        return tuple(dict.fromkeys(step.plan for step in self._policy.steps))
+
     def prefer(self, plan: PlanKind | None) -> None:
-        """A plan that a person asked for; None: as the scheduler sees fit."""
+        """A plan that a person asked for is used alone as long as it is ready; None: as the scheduler sees fit."""
         with self._lock:
             self._operator = plan

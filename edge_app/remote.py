@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from edge_app.errors import ConfigError, EdgeAppError
+from edge_app.governor import Governor
 from edge_app.line import Line
 from edge_app.recipes import Prepared, Recipes
 from edge_app.results import Code, Deferred, Handler, RefusedError, Reply, Request
-from edge_app.verdict import Mode
+from edge_app.verdict import Mode, PlanKind
 
 SelfTest = Callable[[], str | None]
 """Runs the canary on the plan in use; None if it held, else what was wrong."""
+ANY_PLAN = "any"
 
 
 class Node(Protocol):
@@ -27,6 +29,13 @@ class Node(Protocol):
     @property
     def self_test(self) -> SelfTest | None:
         """None: the model has no canary."""
+
+    @property
+    def governor(self) -> Governor | None:
+        """None: there is one plan, and nothing to choose from."""
+
+    def prefer(self, plan: PlanKind | None, reason: str) -> None:
+        """Inspects on this plan as long as it is ready; None: as the scheduler sees fit."""
 
     def activate(self, prepared: Prepared) -> None:
         """Judges by it from the next frame on."""
@@ -46,6 +55,7 @@ def handlers(node: Node) -> Mapping[str, Handler]:
         "prepare_recipe": lambda request: Deferred(lambda: _prepare(node.recipes, prepared, request)),
         "activate_recipe": lambda request: _activate(node, prepared, request),
         "self_test": lambda _request: _self_test(node.self_test),
+        "prefer_plan": lambda request: _prefer(node, request),
     }
 
 
@@ -94,6 +104,16 @@ def _activate(
         return Reply({"name": name, "rev": rev, "kept": node.keep(recipe)})
 
     return Deferred(keep)
+
+
+def _prefer(node: Node, request: Request) -> Reply:
+    wanted, governor = request.args["plan"], node.governor
+    if governor is None:
+        raise RefusedError(Code.UNAVAILABLE, "this line has no scheduler: there is one plan, always")
+    if wanted not in (*governor.plans, ANY_PLAN):
+        raise RefusedError(Code.NOT_FOUND, f"this line has no plan {wanted}; wanted {', '.join(governor.plans)} or any")
+    node.prefer(None if wanted == ANY_PLAN else PlanKind(wanted), f"plan {wanted} was asked for by {request.client}")
+    return Reply({"plan": wanted, "ready": [plan.value for plan in governor.plans if governor.is_ready(plan)]})
 
 
 def _self_test(self_test: SelfTest | None) -> Deferred:

@@ -15,6 +15,7 @@ while a line runs (roles: engineer; viewer for status):
   edge_app model push models/mine --line tcp://127.0.0.1:5561       stores a version at the node, whole or not at all
   edge_app model activate mine@3f9a1c2b7d4e                         loads, proves, swaps; goes back if it fails
   edge_app model rollback                                           to the version before
+  edge_app model prefer cpu                                         inspect there, e.g. while the NPU is looked at
   edge_app model status                                             what is in force, what is stored
 """
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("push", _add_push, "store a version of a model at a running node"),
         ("activate", _add_activate, "let a stored version take over between two frames, watched"),
         ("rollback", _add_node, "let the version before take over again"),
+        ("prefer", _add_prefer, "have a running node inspect on one plan; any: as its scheduler sees fit"),
         ("status", _add_node, "the versions at a node: in force, stored, and how the last update went"),
     ):
         sub = verbs.add_parser(name, help=what, description=what)
@@ -57,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs one verb; those that make or show models need the extra [toolchain]."""
-    if args.verb in ("push", "activate", "rollback", "status"):
+    if args.verb in ("push", "activate", "rollback", "prefer", "status"):
         from edge_app.commands import model_update
 
         return int(getattr(model_update, f"run_{args.verb}")(args))
@@ -233,6 +235,11 @@ def _add_push(parser: argparse.ArgumentParser) -> None:
 
 def _add_activate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", metavar="NAME@VERSION", help="as `push` or `status` gives it")
+    _add_node(parser)
+
+
+def _add_prefer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="htp, hybrid or cpu; any: as the scheduler sees fit")
     _add_node(parser)
 
 

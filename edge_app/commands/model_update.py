@@ -1,4 +1,4 @@
-"""`edge_app model push|activate|rollback|status`: another version of the model, at a node that runs."""
+"""`edge_app model push|activate|rollback|prefer|status`: another version of the model, or plan, at a node that runs."""
 
 from __future__ import annotations
 
@@ -116,6 +116,18 @@ def run_rollback(args: argparse.Namespace) -> int:
     show(told, as_json=args.json)
     wanted = "rolled_back" if begun["stage"] == "watching" else "in_force"
     return int(ExitCode.OK if told["update"]["stage"] == wanted else ExitCode.CHECK_FAILED)
+
+
+def run_prefer(args: argparse.Namespace) -> int:
+    """Asks for a plan; one that is not ready is taken as soon as it is."""
+    with connected(args) as line:
+        told = ask(line, "prefer_plan", ANSWER_S, plan=args.plan)
+    document = {"plan": told["plan"], "ready": told["ready"]}
+    if args.json:
+        print_json(document)
+    else:
+        print_table("Plan asked for", ("", ""), [(key, listed(value)) for key, value in document.items()])
+    return int(ExitCode.OK)
 
 
 def run_status(args: argparse.Namespace) -> int:

@@ -140,6 +140,9 @@ COMMANDS: dict[str, Command] = {
     "activate_model": Command(Role.ENGINEER, "load, prove and swap in a stored version", True, {"version": TEXT}),
     "rollback_model": Command(Role.ENGINEER, "go back to the version before", True),
     "self_test": Command(Role.ENGINEER, "run the canary on the plan in use", True),
+    "prefer_plan": Command(
+        Role.ENGINEER, "use this plan alone while it is ready; any: as the scheduler sees fit", True, {"plan": TEXT}
+    ),
 }
 
 

@@ -315,13 +315,15 @@ class Line:
         `ticket` is the slot's when the stage got it: a slot that has been let go since may hold the next frame.
         """
         log.error("stage %s failed", stage, exc_info=error)
-        text = f"stage {stage}: {type(error).__name__}: {error}"
+        text = f"stage {stage}: {type(error).__name__}: {error}".rstrip(": ")
+        scarce = scarcity(error)
         try:
             if slot is not None and ticket is not None and slot.ticket is ticket:
                 self._finish(slot, Judgement(Reason.INTERNAL, text))
             if (stage, type(error)) not in self._bugs_told:
                 self._bugs_told.add((stage, type(error)))
-                self._outlet.alarm("INTERNAL", True, text, "report it, with the log")
+                remedy = "report it, with the log" if scarce is None else str(scarce.remedy)
+                self._outlet.alarm("INTERNAL", True, text, remedy)
         except Exception as worse:
             log.critical("stage %s: what was to be done about it failed too", stage, exc_info=True)
             self._broken(worse)

@@ -44,6 +44,7 @@ class Kept:
     states: list[tuple[Mode, Mode, str]] = field(default_factory=list)
     alarms: list[tuple[str, bool]] = field(default_factory=list)
     alarm_texts: list[str] = field(default_factory=list)
+    alarm_remedies: list[str] = field(default_factory=list)
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def result(self, sealed: Sealed) -> None:
@@ -55,6 +56,7 @@ class Kept:
     def alarm(self, name: str, active: bool, text: str, remedy: str) -> None:
         self.alarms.append((name, active))
         self.alarm_texts.append(text)
+        self.alarm_remedies.append(remedy)
 
     def evidence(self, frame: Frame, give_back: Callable[[Frame], None]) -> bool:
         return False

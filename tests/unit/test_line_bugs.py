@@ -157,6 +157,17 @@ def test_a_guard_that_raises_is_internal(bench: Bench) -> None:
     assert kept.reasons == [Reason.INTERNAL, Reason.OK]
 
 
+def test_want_of_memory_is_no_bug_to_report(bench: Bench) -> None:
+    def guard(frame: Frame) -> Judgement | None:
+        raise MemoryError
+
+    line, kept = bench.line(iter([GOOD]), guard=guard)
+    run(line)
+    assert kept.reasons == [Reason.INTERNAL]
+    assert kept.alarm_texts == ["stage guard: MemoryError"]
+    assert "MemoryMax" in kept.alarm_remedies[0]
+
+
 def test_a_judge_that_gives_no_judgement_is_internal_once(bench: Bench) -> None:
     line, kept = bench.line(iter([GOOD, BAD]), judged=lambda _found: None)
     run(line)

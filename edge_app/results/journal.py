@@ -68,6 +68,8 @@ class Journal:
         self._alarm = alarm
         self._make_room = make_room
         self._queue: deque[Record | jf.Note] = deque()
+        self._batch: list[Record | jf.Note] = []
+        """What the writer's thread has in hand."""
         self._wakeup = threading.Event()
         self._idle = False
         self._thread = threads.daemon(self._run, "journal")
@@ -157,32 +159,35 @@ class Journal:
     # -- the writer's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            self._write_all()
-        except Exception as error:
-            log.critical("the journal's thread ends on an error; nothing is written any more", exc_info=True)
-            self._fail(f"{self.file}: nothing is written any more: {type(error).__name__}: {error}")
+        """What can't even be told (no memory, an alarm that raises) is no end either: the batch in hand is kept."""
+        while True:
+            try:
+                self._write_all()
+                return
+            except Exception:
+                log.critical("the journal's thread failed; it begins again", exc_info=True)
+            if self._closing.wait(RETRY_S):
+                return
 
     def _write_all(self) -> None:
-        batch: list[Record | jf.Note] = []
         while True:
-            if not batch:
+            if not self._batch:
                 self._await_batch()
-                while self._queue and len(batch) < MAX_BATCH:
-                    batch.append(self._queue.popleft())
+                while self._queue and len(self._batch) < MAX_BATCH:
+                    self._batch.append(self._queue.popleft())
             closing = self._closing.is_set()
             try:
-                self._write(batch)
-                batch = []  # not to be written twice, whatever becomes of the rest
+                self._write(self._batch)
+                self._batch = []  # not to be written twice, whatever becomes of the rest
                 self._look_after()
             except Exception as error:
                 self._broke(error)
                 if closing:
                     break
                 self._closing.wait(RETRY_S)
-            if closing and not batch and not self._queue:
+            if closing and not self._batch and not self._queue:
                 break
-        self._end([*batch, *self._queue])
+        self._end([*self._batch, *self._queue])
 
     def _await_batch(self) -> None:
         """Returns when there are BATCH results, or the first has waited for BATCH_S, or there is other work."""

@@ -223,6 +223,35 @@ def test_a_file_that_can_not_be_made_is_an_alarm_and_tried_again(
     opened.journal.close(PATIENCE_S)
 
 
+def test_a_trouble_that_can_not_even_be_told_loses_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = Opened(file)
+    real, tell, troubles = jf.append, opened.alarms.__call__, iter([sqlite3.OperationalError("disk I/O error")])
+
+    def append(*args: object) -> None:
+        for error in troubles:
+            raise error
+        real(*args)  # type: ignore[arg-type]
+
+    def alarm(name: str, active: bool, text: str, remedy: str) -> None:
+        if active and not opened.alarms.now:
+            opened.alarms.now[name] = (active, "not told")
+            raise MemoryError
+        tell(name, active, text, remedy)
+
+    monkeypatch.setattr(jf, "append", append)
+    opened.journal._alarm = alarm
+    for seq in range(1, 51):
+        opened.put(sealed(seq))
+    wait_for(lambda: opened.journal.durable_seq == 50)
+    assert held(file) == opened.bodies
+    assert "it begins again" in caplog.text
+    assert opened.journal.working
+    opened.journal.close(PATIENCE_S)
+    assert opened.alarms.now["JOURNAL_FAILED"][0] is False
+
+
 def test_what_finds_the_queue_full_is_lost_counted_and_never_called_durable(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

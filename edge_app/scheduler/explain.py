@@ -39,13 +39,17 @@ class Picture(NamedTuple):
 
     @property
     def home(self) -> Rung:
-        """What would be decided on a cool and healthy board."""
+        """What would be decided on a cool and healthy board; of the plan that was asked for, where it is used."""
+        operator = self.state.held.operator
+        if self.rung is not None and self.rung.plan is operator:
+            return next(rung for rung in self.policy.rungs if rung.plan is operator)
         return self.policy.rungs[0]
 
 
 def explain(picture: Picture) -> Decision:
     """The decision with its reason, alarms and what is not as configured."""
     reason, detail = why(picture)
+    detail += _asked_in_vain(picture)
     rung = picture.rung
     placement = None
     if rung is not None:
@@ -59,7 +63,7 @@ def why(picture: Picture) -> Why:
     rung, home, state = picture.rung, picture.home, picture.state
     if rung is None:
         return SchedReason.FAULT, f"no plan is left: {_no_plan(picture)}"
-    if state.held.operator is rung.plan:
+    if rung is home and rung.plan is state.held.operator:
         return SchedReason.OPERATOR, f"plan {rung.plan} was asked for by the operator"
     if rung is home:
         return SchedReason.NORMAL, f"plan {home.plan} in {home.power_mode}, nothing holds it back"
@@ -81,6 +85,19 @@ def _tried(picture: Picture) -> str:
     if trial.reached:
         return f"; plan {rung.plan} is tried, since less than {low:.0%} of the parts were inspected"
     return f"; plan {rung.plan} goes first, since it inspected more of the parts than others"
+
+
+def _asked_in_vain(picture: Picture) -> str:
+    """Why a plan that the operator asked for is not used."""
+    asked, rung = picture.state.held.operator, picture.rung
+    if asked is None or rung is None or rung.plan is asked:
+        return ""
+    health = picture.state.health.get(asked)
+    if health is None:
+        return f"; plan {asked} was asked for, but this model has none"
+    if health.phase is not Phase.READY:
+        return f"; plan {asked} was asked for, but is {health.phase}"
+    return f"; plan {asked} was asked for, but was not found to agree with {rung.plan} when the model was built"
 
 
 def _home_is_out(picture: Picture) -> Why | None:
@@ -136,8 +153,8 @@ def _no_plan(picture: Picture) -> str:
 def degraded(picture: Picture) -> tuple[str, ...]:
     """What results list as not as configured."""
     words = []
-    rung, home = picture.rung, picture.home
-    if rung is not None and rung.plan is not home.plan:
+    rung = picture.rung
+    if rung is not None and rung.plan is not picture.policy.rungs[0].plan:
         words.append(f"{rung.plan}_fallback")
     if rung is not None and rung.rate < 1.0:
         words.append("rate_reduced")

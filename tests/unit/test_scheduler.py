@@ -154,6 +154,25 @@ def test_the_operator_chooses_among_plans_that_are_ready() -> None:
     assert (decision.placement.plan, decision.placement.reason) == (CPU, SchedReason.OPERATOR)
     decision = driver.step(driver.cool(), Event(EventKind.ERROR, CPU, "x"), operator=CPU)
     assert (decision.placement.plan, decision.placement.reason) == (HTP, SchedReason.NORMAL)
+    assert decision.detail.endswith("; plan cpu was asked for, but is open")
+
+
+def test_what_holds_the_plan_of_the_operator_back_is_told_before_that_it_was_asked_for() -> None:
+    driver = Driver(board_policy()).started()
+    for _ in range(40):
+        decision = driver.step(snapshot(driver.now_us + 15_000_000, 94.9, 94.9, 40), after_s=15.0, operator=CPU)
+    assert decision.placement.plan is CPU
+    assert decision.placement.rate < 1
+    assert decision.placement.reason is SchedReason.HOT
+
+
+def test_a_plan_that_was_not_found_to_agree_is_not_used_and_told_so() -> None:
+    driver = Driver(board_policy(agrees=[(HTP, HYBRID)])).started()
+    decision = driver.step(driver.cool(), operator=CPU)
+    assert decision.placement.plan is HTP
+    assert decision.detail.endswith("was asked for, but was not found to agree with htp when the model was built")
+    decision = Driver(board_policy(plans=(HTP, CPU))).started().step(driver.cool(), operator=HYBRID)
+    assert decision.detail.endswith("; plan hybrid was asked for, but this model has none")
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------

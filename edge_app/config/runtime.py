@@ -39,7 +39,9 @@ class Runtime(Section):
         description="A run past this is a fault: its slot is retired, the next plan goes on; null: 3000, and on the"
         " simulated HTP, whose time is not a board's, 30000.",
     )
-    threads: int | None = Field(None, ge=1, title="CPU threads", description="Of the cpu plan; null: as many as cores.")
+    threads: int | None = Field(
+        None, ge=1, le=64, title="CPU threads", description="Of the cpu plan, at most 64; null: as many as cores."
+    )
     npu_lock: YamlPath | None = Field(
         None,
         title="NPU lock",

@@ -110,6 +110,7 @@ def test_errors_name_the_line(pipeline_file: Path, line: int, text: str, parts: 
         ("judge.classes.open.scor=1", "did you mean judge.classes.open.score?"),
         ("runtime.provider=tpu", "'auto', 'cpu', 'qnn' or 'null'"),
         ("limits.pacing.x=1", "goes below a value"),
+        ("runtime.threads=100000", "less than or equal to 64"),  # onnxruntime would take every thread of the board
     ],
 )
 def test_errors_of_overrides_name_the_override(pipeline_file: Path, override: str, part: str) -> None:

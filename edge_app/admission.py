@@ -283,7 +283,8 @@ class Admission:
         return Judgement(Reason.NOT_RUNNING, "the node stopped") if self._over else None
 
     def _run_by_trigger(self, stopping: threading.Event) -> None:
-        while not stopping.is_set() and not self._enough():
+        taken = 0  # not those that came: all pictures that were asked for before the last one are taken
+        while not stopping.is_set() and taken != self.max_frames:
             with self._triggered:
                 self._triggered.wait_for(lambda: self._triggers, POLL_S)
                 trigger = self._triggers.popleft() if self._triggers else None
@@ -291,6 +292,7 @@ class Admission:
                 continue  # a live picture now would be of another part, and the triggers behind would wait for it too
             if not self._take(trigger):
                 return
+            taken += 1
 
     def _take(self, trigger: SoftwareTrigger) -> bool:
         """Takes the picture of one trigger; False at the end of the source."""

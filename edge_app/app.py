@@ -173,7 +173,7 @@ class App:
         try:
             self.updates.store.hold()  # it may have been made just now
         except EdgeAppError as error:
-            failure = f"{error.what}: {error.got}"
+            failure = error.brief
         then = "also at the next start" if failure is None else f"but the next start may take another one: {failure}"
         text = f"recipe {prepared.name} is in force, {then}"
         self.outlet.alarm(RECIPE_ALARM, failure is not None, text, "free some space, then activate it again")

@@ -16,7 +16,7 @@ import numpy as np
 from edge_app import threads
 from edge_app.clock import monotonic_to_utc_us, monotonic_us
 from edge_app.config.mirror import Decision, Energy
-from edge_app.sealing import Outlet, Sealer, Ticket
+from edge_app.sealing import BAD_IMAGE_ALARM, Outlet, Sealer, Ticket
 from edge_app.temporal import Following, Shown, Stable, follow, wait
 from edge_app.verdict import Judgement, Reason
 
@@ -49,6 +49,9 @@ def estimated_w(energy: Energy, duty_cycle: float) -> float:
 
 class DecisionSealer(Sealer):
     """A Sealer whose triggers are stable decisions."""
+
+    reason_alarms = (BAD_IMAGE_ALARM,)
+    """Of frames. One that is left out is no trouble where many make a decision."""
 
     def __init__(
         self,
@@ -119,10 +122,10 @@ class DecisionSealer(Sealer):
             ticket.sealed = True  # the frame has been judged; most of them have no result of their own
             self._state, self._last = state, ticket
             self._count_effort(ticket, judgement)
-            if stable is None:
-                return False
-            self._seal_decision(ticket, stable, degraded, now)
-            return True
+            if stable is not None:
+                self._seal_decision(ticket, stable, degraded, now)
+            self._look_for_many(judgement)
+            return stable is not None
 
     def pass_time(self) -> bool:
         """No frame came; True if a decision has had its time and another one was sealed."""

@@ -58,6 +58,11 @@ class EdgeAppError(Exception):
     def __str__(self) -> str:
         return self.text()
 
+    @property
+    def brief(self) -> str:
+        """What went wrong, and what was got where that is known: for alarms and tables."""
+        return self.what if self.got is None else f"{self.what}: {self.got}"
+
     def text(self) -> str:
         """The whole error, one aspect a line; this is what the command line prints."""
         head = f"{self.where}: {self.what}" if self.where else self.what

@@ -210,9 +210,10 @@ class InferenceStage:
         """Waits for the NPU, which other lines use too; False: the frame's deadline went by, or the NPU is out."""
         if not self.gate.enter(turn, lambda: ticket.sealed):
             return False
-        if ticket.sealed:
+        sealed = ticket.sealed  # looked at once: its deadline may come at any moment
+        if sealed:
             self.gate.leave(turn)
-        return not ticket.sealed
+        return not sealed
 
     def _as_fault(self, error: Exception) -> EdgeAppError:
         """What a session or the preprocessing before it raised, as a fault of its plan. Bugs are told besides."""

@@ -240,4 +240,4 @@ class Mechanic:
         log.error("plan %s: %s failed: %s", action.plan, action.kind, error)
         self.errors[action.plan] = error
         kind = EventKind.LOAD_FAILED if action.kind is ActionKind.LOAD else EventKind.CANARY_FAILED
-        self._governor.tell(Event(kind, action.plan, error.what if error.got is None else f"{error.what}: {error.got}"))
+        self._governor.tell(Event(kind, action.plan, error.brief))

@@ -279,7 +279,7 @@ def _refuse_without_plan(pipeline: Pipeline, options: Options, mechanic: Mechani
         raise RuntimeFault(
             "no NPU plan could be loaded",
             where=errors[0].where,
-            got=errors[0].what if errors[0].got is None else f"{errors[0].what}: {errors[0].got}",
+            got=errors[0].brief,
             remedy=f"{errors[0].remedy or 'see the messages above'}; or set runtime.fallback: cpu",
         )
     if governor.place() is None:

@@ -75,6 +75,11 @@ class Recipes:
         self.thresholds = np.min(needed, axis=0)
         """[C] what the decoders must still return, for any of them and for the canary."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The pipeline's own first."""
+        return (self._name, *self._files)
+
     def load(self, name: str) -> Prepared:
         """Reads a recipe from its file, as it stands now.
 

@@ -79,10 +79,12 @@ def _trigger(line: Line, request: Request) -> Reply:
 
 def _prepare(recipes: Recipes, prepared: dict[tuple[str, str], tuple[Recipes, Prepared]], request: Request) -> Reply:
     name, rev = request.args["name"], request.args["rev"]
+    if name not in recipes.names:
+        raise RefusedError(Code.NOT_FOUND, f"there is no recipe {name!r}; wanted {', '.join(recipes.names)}")
     try:
         recipe = recipes.load(name)
     except EdgeAppError as error:
-        raise RefusedError(Code.NOT_FOUND, error.what) from error
+        raise RefusedError(Code.CONFLICT, "; ".join(error.text().splitlines())) from error
     if recipe.rev != rev:
         raise RefusedError(Code.CONFLICT, f"recipe {name} is {recipe.rev}, not {rev}")
     prepared[name, rev] = recipes, recipe

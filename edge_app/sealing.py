@@ -35,18 +35,16 @@ class ReasonAlarm:
     remedy: str
 
 
-REASON_ALARMS = (
-    ReasonAlarm(
-        "LATE", frozenset({Reason.LATE, Reason.OVERRUN}), LOOKED_AT | {Reason.LATE, Reason.OVERRUN},
-        f"at least {MANY_FROM} of the last {MANY_OF} triggers had no verdict in time (LATE, OVERRUN)",
-        "give it more time (limits.deadline_ms) or fewer parts; `edge_app profile` tells what takes the time",
-    ),
-    ReasonAlarm(
-        "BAD_IMAGE", frozenset({Reason.BAD_IMAGE}), LOOKED_AT,
-        f"at least {MANY_FROM} of the last {MANY_OF} pictures could not be judged",
-        "look at the lens, the light, the place of the part and preprocess.region_px; if the parts or the light are "
-        "new, learn the guard anew: `edge_app calibration guard`",
-    ),
+LATE_ALARM = ReasonAlarm(
+    "LATE", frozenset({Reason.LATE, Reason.OVERRUN}), LOOKED_AT | {Reason.LATE, Reason.OVERRUN},
+    f"at least {MANY_FROM} of the last {MANY_OF} triggers had no verdict in time (LATE, OVERRUN)",
+    "give it more time (limits.deadline_ms) or fewer parts; `edge_app profile` tells what takes the time",
+)  # fmt: skip
+BAD_IMAGE_ALARM = ReasonAlarm(
+    "BAD_IMAGE", frozenset({Reason.BAD_IMAGE}), LOOKED_AT,
+    f"at least {MANY_FROM} of the last {MANY_OF} pictures could not be judged",
+    "look at the lens, the light, the place of the part and preprocess.region_px; if the parts or the light are "
+    "new, learn the guard anew: `edge_app calibration guard`",
 )  # fmt: skip
 
 
@@ -145,6 +143,8 @@ class Many:
 class Sealer:
     """Gives each trigger its one result: sequence number, counters, and out."""
 
+    reason_alarms: tuple[ReasonAlarm, ...] = (LATE_ALARM, BAD_IMAGE_ALARM)
+
     def __init__(
         self,
         outlet: Outlet,
@@ -167,7 +167,7 @@ class Sealer:
         self._reasons: Counter[Reason] = Counter()
         self._escapes = self._false_rejects = self._truths = 0
         self._latencies_us: deque[int] = deque(maxlen=LATENCIES_KEPT)
-        self._many = [Many(alarm) for alarm in REASON_ALARMS]
+        self._many = [Many(alarm) for alarm in self.reason_alarms]
         self.saw: Callable[[Ticket, Judgement], None] = lambda _ticket, _judgement: None
         """Told of every result, with the lock held: it must be quick and not raise."""
 
@@ -189,7 +189,9 @@ class Sealer:
                     self._note(ticket.seq, f"a verdict came after the seal: {judgement.reason} {judgement.detail}")
                 return False
             now = monotonic_us()
-            self._publish(ticket, self._in_time(ticket, judgement, now), degraded, now)
+            judgement = self._in_time(ticket, judgement, now)
+            self._publish(ticket, judgement, degraded, now)
+            self._look_for_many(judgement)
             return True
 
     def _degraded_of(self, ticket: Ticket) -> tuple[str, ...]:
@@ -214,6 +216,9 @@ class Sealer:
             self._latencies_us.append(now - ticket.t_capture_mono_us)
         self._hand_over(sealed)
         self.saw(ticket, judgement)
+
+    def _look_for_many(self, judgement: Judgement) -> None:
+        """One more frame was judged: alarms that tell of many may come or go."""
         for many in self._many:
             if many.changed_by(judgement.reason):
                 self._tell(many, judgement.detail)

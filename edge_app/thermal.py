@@ -373,11 +373,17 @@ class Sampler:
         for number in count(1):
             if self._stopped.wait(self._sample_s):
                 return
-            if number % FIND_EVERY == 0:
-                self._find_late_ones()
-            self.latest = self._reader.read(monotonic_us())
-            if len(self._files) != len(self.zones):
-                self.zones = tuple(file.zone for file in self._files)
+            try:
+                self._sample(number)
+            except Exception:  # without this thread zones count as hot until a restart
+                log.exception("thermal zones could not be read; there is another try in %g s", self._sample_s)
+
+    def _sample(self, number: int) -> None:
+        if number % FIND_EVERY == 0:
+            self._find_late_ones()
+        self.latest = self._reader.read(monotonic_us())
+        if len(self._files) != len(self.zones):
+            self.zones = tuple(file.zone for file in self._files)
 
     def _find_late_ones(self) -> None:
         try:

@@ -247,6 +247,7 @@ class Updates:
         self, version: str | None, then: tuple[str, ...], swap: Callable[[Running, tuple[str, ...]], None]
     ) -> None:
         old, self._late_before = self._node.running, self._punctuality.share
+        self._lasting = False
         try:
             swap(self._loaded_in_time(version), then)
         except EdgeAppError as error:
@@ -255,11 +256,14 @@ class Updates:
             scarce = scarcity(error)
             if scarce is None:
                 log.exception("the update failed")
+            if self._lasting:  # what is left is to tidy up: the next start takes the new version, and so does this run
+                self._tell(Stage.IN_FORCE, f"but tidying up failed: {type(error).__name__}: {error}")
+                return
             self._probation = None
             self._node.take_over(old)
             self.store.end_trial()
             bug = f"{type(error).__name__}: {error}; this is a bug, see the log"
-            self._failed(Stage.REFUSED, version, bug if scarce is None else f"{scarce.what}: {scarce.got}")
+            self._failed(Stage.REFUSED, version, bug if scarce is None else scarce.brief)
 
     def _loaded_in_time(self, version: str | None) -> Running:
         def let_go(running: Running) -> None:
@@ -336,7 +340,8 @@ class Updates:
         try:
             self.store.put_in_force(then)
         except EdgeAppError as error:
-            return f"{error.what}: {error.got}"
+            return error.brief
+        self._lasting = True
         return None
 
     def _let_go(self, model: Running) -> None:

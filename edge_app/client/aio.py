@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -30,10 +30,12 @@ class AsyncLine(Followed):
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: asyncio.Task[None] | None = None
         self._dealer: zmq.asyncio.Socket | None = None
+        self._error: Exception | None = None
+        """What ended one of its tasks: nothing comes any more."""
 
     async def __aenter__(self) -> Self:
         self._open()
-        self._keeper = asyncio.create_task(self._keep())
+        self._keeper = asyncio.create_task(self._told(self._keep()))
         return self
 
     async def __aexit__(
@@ -88,18 +90,29 @@ class AsyncLine(Followed):
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 while (found := look()) is None:
+                    if self._error is not None:
+                        raise self._error
                     await self._changed.wait()
                 self._changed.notify_all()  # there may be room for more now
                 return found
         except TimeoutError:
             return None
 
+    async def _told(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does it; an error that ends it is raised where the program waits."""
+        try:
+            await work
+        except Exception as error:
+            async with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
     def _open(self) -> None:
         sub = self._open_sub(self._context)
-        self._tasks = [asyncio.create_task(self._receive(sub, self._session.published, lambda: self._full))]
+        self._tasks = [asyncio.create_task(self._told(self._receive(sub, self._session.published, lambda: self._full)))]
         self._dealer = self._open_dealer(self._context)
         if self._dealer is not None:
-            self._tasks.append(asyncio.create_task(self._receive(self._dealer, self._session.replied)))
+            self._tasks.append(asyncio.create_task(self._told(self._receive(self._dealer, self._session.replied))))
 
     async def _receive(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any
 
 import zmq
 
@@ -11,7 +11,6 @@ from edge_app.client.access import Keys
 
 RCVHWM = 1000
 """As the node's own bound for one subscriber: who is further behind asks for a replay."""
-ContextT = TypeVar("ContextT", bound="zmq.Context[Any]")
 
 
 def check_endpoint(endpoint: str) -> None:

@@ -77,7 +77,7 @@ def _seen(plan: PlanKind, opener: Any, canary: Canary | None, soc: str, board: s
         finally:
             engine.session.close()
     except EdgeAppError as error:
-        loads, note = False, error.what if error.got is None else f"{error.what}: {error.got}"
+        loads, note = False, error.brief
     today = datetime.date.today().isoformat()
     return BoardRecord(
         board=board, soc=soc, plan=plan, loads=loads, date=today, versions=versions, latency_ms=latency_ms, note=note

@@ -5,7 +5,7 @@
 static int encoding_is_good(const ea_encoding *e) {
     if (e->type == EA_F32) return 1;
     int32_t top = e->type == EA_U8 ? 255 : 65535;
-    return e->type < EA_TYPES && e->zero >= 0 && e->zero <= top && isfinite(e->scale) && e->scale > 0.0f;
+    return e->type > EA_F32 && e->type < EA_TYPES && e->zero >= 0 && e->zero <= top && isfinite(e->scale) && e->scale > 0.0f;
 }
 
 static const char *levels_error(const ea_head *h) {

@@ -70,7 +70,7 @@ class Monitor:
             self.server.start([OperatorPage(self.view), MetricsPage(self.view), *mirror])
         except BusError as error:
             log.error("%s", error)
-            self._outlet.alarm(ALARM, True, f"{error.what}: {error.got}", error.remedy or "restart the node")
+            self._outlet.alarm(ALARM, True, error.brief, error.remedy or "restart the node")
             return
         log.info("operator page: %s, metrics: %smetrics", self.server.url, self.server.url)
         if self._live is not None:

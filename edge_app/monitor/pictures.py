@@ -93,7 +93,13 @@ class Pictures:
                 log.exception("no picture of result %d", job.seq)
             finally:
                 self._at_work.release()
-                job.hand_on(job.frame)
+                self._hand_on(job)
+
+    def _hand_on(self, job: _Job) -> None:
+        try:
+            job.hand_on(job.frame)
+        except Exception:  # as Evidence does: this thread must go on
+            log.exception("the pixels of result %d could not be handed on", job.seq)
 
 
 def make_picture(frame: Frame) -> Picture:

@@ -18,7 +18,7 @@ class Archive:
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threads.daemon(self._run, "archive")
+        self._thread = threads.daemon(self._run, name)
 
     def start(self) -> None:
         """Starts the thread."""

@@ -363,7 +363,7 @@ class Evidence:
         try:
             before = self.bytes
             connection = self._open()
-            self._make_room(connection, 0)
+            self._make_room(connection, ROOM_BYTES)
             log.warning("evidence: %d bytes of pictures deleted to make room for the journal", before - self.bytes)
         except Exception as error:
             self._broke(error)

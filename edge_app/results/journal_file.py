@@ -280,7 +280,8 @@ def read_after(
     except sqlite3.Error as error:
         _told_if_damage(error, run, damage)
     found: list[tuple[int, bytes]] = []
-    for i in range(result_id(run.number, after_seq), result_id(run.number, run.last_seq or 0)):
+    first = max(after_seq, (run.oldest_seq or 1) - 1)  # what retention has deleted is not looked for one by one
+    for i in range(result_id(run.number, first), result_id(run.number, run.last_seq or 0)):
         try:
             found += _whole_between(connection, i, i + 1, 1)
         except sqlite3.Error as error:

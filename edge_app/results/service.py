@@ -118,8 +118,6 @@ class Service:
         self._turned_away = turned_away
         self._cache = ReplyCache()
         self._rate = RateLimit()
-        self.refused = 0
-        """Commands answered with an error."""
 
     def serve(self, routing_id: bytes, user: str | None, frame: bytes) -> list[bytes] | None:
         """The reply's frames, or None if they come later. Never raises for what a client sent."""
@@ -185,7 +183,6 @@ class Service:
             raise RefusedError(Code.BUSY, "too many commands wait; ask again later")
 
     def _error(self, request_id: str | None, refusal: RefusedError) -> bytes:
-        self.refused += 1
         return wire.encode(
             {
                 "v": wire.VERSION,

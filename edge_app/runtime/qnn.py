@@ -77,7 +77,7 @@ def npu_missing() -> str | None:
     try:
         found = devices()
     except RuntimeFault as error:
-        return f"{error.what}: {error.got}"
+        return error.brief
     return None if found else "onnxruntime-qnn lists no NPU although there is a DSP device node; see `edge_app doctor`"
 
 

@@ -34,6 +34,7 @@ class Meters(NamedTuple):
     other_us: int = 0
     """Median of what frames spend outside the run."""
     others_us: tuple[int, ...] = ()
+    """Since the last median was taken."""
 
 
 class Held(NamedTuple):

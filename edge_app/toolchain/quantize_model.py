@@ -116,7 +116,7 @@ def quantize_model(
     whole = graph.inferred(model, QDQ_FILE)
     report.cost_to_a8 = round(count_macs(whole).cost / max(1, count_macs(graph.inferred(all_a8, QDQ_FILE)).cost), 4)
     report.raised = recipe.raised
-    _write(folder, manifest, prepared, model, ranges, recipe, chosen, options, report)
+    _write(folder, prepared, model, ranges, recipe, chosen, options, report)
     return report
 
 
@@ -214,8 +214,13 @@ class _Search:
 
         tries = sensitivity.fewest_raised(self.report.errors, loss_of, target)
         best = tries[-1]
-        self.report.within_target = best.loss <= target
+        self.choose(best.loss, target)
         return replace(recipe, activations="mixed" if best.raised else "a8", raised=best.raised)
+
+    def choose(self, loss: float, target: float | None) -> None:
+        """What is told of the recipe that is taken, which need not be the one that was measured last."""
+        self.report.metric_value = (self.report.float_metric or 0.0) - loss
+        self.report.within_target = target is not None and loss <= target
 
     def loss(self, recipe: Recipe) -> float:
         """Loss of a recipe in the task's metric, on the CPU's QDQ."""
@@ -224,7 +229,6 @@ class _Search:
         found = measure.decoded(self.card, measure.Side(image, self.prepared.head, outputs), results, self.samples)
         name, value = measure.metric(self.card, found, self.reference, self.samples)
         loss = (self.report.float_metric or 0.0) - value
-        self.report.metric_value = value
         self.report.tries.append({"raised": len(recipe.raised), name: round(value, 4), "loss": round(loss, 4)})
         self.say(f"{len(recipe.raised)} layers at 16 bits: {name} {value:.4f}, loss {100 * loss:+.2f} points")
         return loss
@@ -286,7 +290,7 @@ def _rescued(
     search: _Search, files: Sequence[Path], options: Options, recipe: Recipe, work: Path, progress: Progress
 ) -> tuple[Prepared, Ranges, Recipe]:
     """The rescue, kept only if the loss with it is lower."""
-    before = search.report.tries[-1]["loss"]
+    before = (search.report.float_metric or 0.0) - (search.report.metric_value or 0.0)
     plain_prepared, plain_ranges = search.prepared, search.ranges
     search.prepared, search.ranges, new = _rescue(
         search.prepared, search.ranges, files, options, recipe, work, progress
@@ -296,13 +300,12 @@ def _rescued(
         search.report.rescued = f"tried, not kept: loss {100 * after:+.2f} points instead of {100 * before:+.2f}"
         return plain_prepared, plain_ranges, recipe
     search.report.rescued = f"kept: loss {100 * after:+.2f} points instead of {100 * before:+.2f}"
-    search.report.within_target = options.target_loss is not None and after <= options.target_loss
+    search.choose(after, options.target_loss)
     return search.prepared, search.ranges, new
 
 
 def _write(
     folder: Path,
-    manifest: Manifest,
     prepared: Prepared,
     model: onnx.ModelProto,
     ranges: Ranges,

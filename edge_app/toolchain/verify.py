@@ -35,7 +35,7 @@ from edge_app.toolchain.socs import Soc, soc_named
 Progress = Callable[[str], measure.Step]
 COMPARED_INPUTS = 4
 SATURATED_SHARE = 0.02
-"""Of an integer output's values at the ends of its encoding, at most."""
+"""Of an integer output's values at the top of its encoding, at most."""
 MOST_PROCESSES = 4
 """Of the simulator at a time: each holds a plan of its own, about 250 MB for pcb-defect."""
 
@@ -146,7 +146,7 @@ class Ladder:
                     name,
                     str(plan.plan),
                     plan.soc,
-                    problems=[error.what if error.got is None else f"{error.what}: {error.got}"],
+                    problems=[error.brief],
                 )
             )
             return

@@ -46,7 +46,7 @@ def _session(
 
 
 def compile_plan(request: dict[str, Any]) -> dict[str, Any]:
-    """Compiles a QDQ model; request: model, out, host_ops, dlc (folder or null)."""
+    """Compiles a QDQ model; request: model, out, host_ops, optimization."""
     out, model = Path(request["out"]).resolve(), Path(request["model"]).resolve()
     # onnxruntime names the NPU's parts after a hash of the model's path as it was given: only a path without folders
     # gives the same bytes wherever the model lies.

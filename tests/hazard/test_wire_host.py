@@ -231,9 +231,11 @@ def test_a_full_disk_drops_pictures_before_results(small_disk: Callable[[int], P
 
 
 @needs_root
-@pytest.mark.parametrize("when", ["while it runs", "before it starts again"])
+@pytest.mark.parametrize(
+    ("when", "free_mib"), [("while it runs", 1), ("while it runs", 0), ("before it starts again", 1)]
+)
 def test_on_a_disk_that_others_fill_pictures_make_room_for_results(
-    small_disk: Callable[[int], Path], when: str
+    small_disk: Callable[[int], Path], when: str, free_mib: int
 ) -> None:
     """Which picture is the oldest is told by an index, and a full disk takes no change of that either."""
     disk = small_disk(24)
@@ -244,7 +246,8 @@ def test_on_a_disk_that_others_fill_pictures_make_room_for_results(
         (evidence / name[:2]).mkdir(parents=True, exist_ok=True)
         (evidence / name[:2] / f"{name}.jpg").write_bytes(picture)
         os.utime(evidence / name[:2] / f"{name}.jpg", (number, number))
-    results = {"journal": {"path": disk / "results.db"}, "evidence": {"path": evidence, "free_mib": 1, "pass_every": 1}}
+    pictures = {"path": evidence, "free_mib": free_mib, "pass_every": 1}
+    results = {"journal": {"path": disk / "results.db"}, "evidence": pictures}
     node = NodeProcess(results, rate=100)
     with node, node.line() as line:
         until(lambda: status_of(line)["disk"]["evidence_bytes"] > 12_000_000)  # type: ignore[index]

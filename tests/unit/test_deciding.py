@@ -53,6 +53,18 @@ def test_a_stable_label_is_one_pass() -> None:
     assert (counts.triggers, counts.passed, counts.unknown) == (1, 1, 0)
 
 
+def test_pictures_that_can_not_be_judged_raise_an_alarm_by_the_frame() -> None:
+    """By the decision there was one in ten minutes of darkness. Frames that were left out are no trouble here."""
+    dark, left_out = Judgement(Reason.BAD_IMAGE, "dark"), Judgement(Reason.OVERRUN, "no slot")
+    _, kept = sealed([frame_says("hat")] * 20 + [left_out] * 40 + [dark] * 7)
+    assert kept.alarms == []
+    sealer, kept = sealed([frame_says("hat")] * 20 + [dark] * 30)
+    assert kept.alarms == [("BAD_IMAGE", True)]
+    for number in range(50, 82):
+        sealer.seal(sealer.admit(ticket(number)), frame_says("hat"))
+    assert kept.alarms == [("BAD_IMAGE", True), ("BAD_IMAGE", False)]
+
+
 def test_unsure_is_marginal_and_names_nothing() -> None:
     _, kept = sealed([frame_says("hat", 0.55)] * 20)
     (result,) = kept.results

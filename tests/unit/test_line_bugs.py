@@ -17,6 +17,7 @@ from edge_app.engine import Engine, Work
 from edge_app.errors import CameraError, EdgeAppError, ExitCode, RuntimeFault
 from edge_app.frame import Frame, FrameStatus
 from edge_app.line import Line
+from edge_app.npu_gate import NpuGate, Turn
 from edge_app.sealing import Ticket
 from edge_app.verdict import Judgement, PlanKind, Reason, Sealed
 
@@ -220,6 +221,48 @@ def test_a_trigger_whose_picture_can_not_be_taken_has_its_result(bench: Bench) -
         1: Reason.OK, 2: Reason.CAMERA_LOST, 3: Reason.NOT_RUNNING,
     }  # fmt: skip
     assert_sealed_once(line, kept)
+
+
+def test_the_last_frames_of_a_run_are_those_that_were_asked_for(bench: Bench) -> None:
+    """A burst of triggers counted as frames before their pictures were taken: the last of them got none."""
+    line, kept = bench.line(iter([GOOD] * 4), limits=BY_TRIGGER, max_frames=3)
+    for number in (1, 2, 3):
+        line.admission.trigger(number, None, None)
+    line.start()
+    assert line.wait(PATIENCE_S)
+    line.close()
+    assert kept.reasons == [Reason.OK] * 3
+    assert_sealed_once(line, kept)
+
+
+class JustSealed:
+    """A ticket whose deadline comes between two looks at it."""
+
+    def __init__(self) -> None:
+        self._looks = iter([False])
+
+    @property
+    def sealed(self) -> bool:
+        return next(self._looks, True)
+
+
+class CountedGate(NpuGate):
+    left = 0
+
+    def enter(self, turn: Turn, given_up: Callable[[], bool] = lambda: False) -> bool:
+        return True
+
+    def leave(self, turn: Turn) -> None:
+        self.left += 1
+
+
+def test_a_turn_on_the_npu_is_given_back_or_used_whenever_the_deadline_comes(bench: Bench) -> None:
+    """Neither happened: from the next frame on the NPU counted as hung, for all lines of the process."""
+    line, _ = bench.line(iter([]))
+    stage, gate = line._inference, CountedGate()
+    stage.gate = gate
+    used = stage._granted(Turn("line", None, 1000), JustSealed())  # type: ignore[arg-type]
+    assert used is (gate.left == 0)
 
 
 def test_triggers_of_an_outage_take_no_picture_from_those_after_it(bench: Bench) -> None:

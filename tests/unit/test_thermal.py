@@ -288,6 +288,28 @@ def test_the_sampler_reads_at_once_and_again_by_itself(tree) -> None:
     assert sampler.latest.t_us > first.t_us
 
 
+def test_a_sampler_that_failed_once_reads_on(tree, monkeypatch, caplog) -> None:
+    """Without its thread zones counted as hot until a restart."""
+    sampler = Sampler(lambda: find_zones(tree.root, classify), sample_s=0.005, frozen_s=300.0)
+    real, troubles = sampler._reader.read, iter([MemoryError()])
+
+    def read(t_us: int):
+        for error in troubles:
+            raise error
+        return real(t_us)
+
+    monkeypatch.setattr(sampler._reader, "read", read)
+    first = sampler.latest
+    sampler.start()
+    for _ in range(2000):
+        if sampler.latest is not first:
+            break
+        sampler._stopped.wait(0.001)
+    sampler.stop()
+    assert sampler.latest.t_us > first.t_us
+    assert "thermal zones could not be read" in caplog.text
+
+
 def test_zones_of_late_drivers_get_names_of_their_own(tree) -> None:
     known = find_zones(tree.root, classify)
     more = SysfsTree(tree.root.parent / "more", {"nspss0-thermal": (50_000, ()), "cpu9-thermal": (40_000, ())})

@@ -40,6 +40,25 @@ async def subscribed(node: Outlet, line: AsyncLine) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_an_error_of_its_own_tasks_is_raised_where_the_program_waits(
+    node: Outlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looked at the task that had ended: `next` waited for ever."""
+
+    async def main() -> None:
+        async with line_to(node) as line:
+            await subscribed(node, line)
+
+            def no_memory(_now_us: int) -> bool:
+                raise MemoryError("no sockets any more")
+
+            monkeypatch.setattr(line._session, "wants_new_sockets", no_memory)
+            with pytest.raises(MemoryError, match="no sockets any more"):
+                await line.next(30)
+
+    asyncio.run(main())
+
+
 def test_results_and_commands_side_by_side(node: Outlet, sealing: Sealing) -> None:
     async def main() -> list[int]:
         async with line_to(node) as line:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from wire_samples import PLACEMENT, outlet
+from wire_samples import PLACEMENT, outlet, until
 from wire_samples import Line as Sealing
 
 from edge_app.cli import main
@@ -81,7 +81,7 @@ def test_states_and_alarms_are_told_on_stderr(
     node: Outlet, sealing: Sealing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def later() -> None:
-        time.sleep(0.5)
+        until(lambda: node.connections["publish"] > 0)
         node.state(Mode.HOLD, Mode.RUNNING, PLACEMENT, "operator")
         node.alarm("LAMP", True, "the lamp is dark", "replace it")
         node.alarm("LAMP", False, "", "replace it")

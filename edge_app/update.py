@@ -257,7 +257,8 @@ class Updates:
             if scarce is None:
                 log.exception("the update failed")
             if self._lasting:  # what is left is to tidy up: the next start takes the new version, and so does this run
-                self._tell(Stage.IN_FORCE, f"but tidying up failed: {type(error).__name__}: {error}")
+                self.store.end_trial()
+                self._tell(Stage.IN_FORCE, f"tidying up failed: {type(error).__name__}: {error}".rstrip(": "))
                 return
             self._probation = None
             self._node.take_over(old)

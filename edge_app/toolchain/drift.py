@@ -80,12 +80,18 @@ def layer_pairs(float_model: ModelProto, qdq: ModelProto) -> list[tuple[str, str
         last = layer_tensors(index, by_name[name])[-1]
         dequantised = next(
             (n.output[0] for n in qdq.graph.node
-             if n.op_type == "DequantizeLinear" and n.output[0].startswith(last) and n.input[0] in other.producer),
+             if n.op_type == "DequantizeLinear" and _is_of(last, n.output[0]) and n.input[0] in other.producer),
             None,
         )  # fmt: skip
         if dequantised is not None:
             found.append((name, last, dequantised))
     return found
+
+
+def _is_of(tensor: str, dequantised: str) -> bool:
+    """Whether onnxruntime's quantiser named it after this tensor, not after one whose name only begins alike."""
+    ends = ("_DequantizeLinear", "_convert_DequantizeLinear")  # the latter where the encoding changes
+    return dequantised == tensor or dequantised.startswith(tuple(f"{tensor}{end}" for end in ends))
 
 
 def with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:

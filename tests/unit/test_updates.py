@@ -92,6 +92,22 @@ def test_what_is_told_to_be_stored_after_an_update_does_not_go_any_more(
     assert (ended(app)["in_force"], stages) == ([version], [Stage.WATCHING])
 
 
+def test_what_fails_after_an_update_was_made_to_last_takes_nothing_back(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told as refused, with the old model in this run and the new one at the next start."""
+
+    def no_memory(_store: ModelStore, _in_use: Collection[str]) -> list[str]:
+        raise MemoryError
+
+    version = push(app.updates, make_model(tmp_path / "v2", "2", seed=2))
+    monkeypatch.setattr(ModelStore, "forget_old", no_memory)
+    app.updates.activate(version)
+    told = ended(app)
+    assert (told["in_force"], told["running"], told["update"]["stage"]) == ([version], version, "in_force")
+    assert "tidying up failed: MemoryError" in told["update"]["text"]
+
+
 def test_a_trial_that_a_stop_cuts_off_is_told_by_the_next_run_and_not_after_it(file: Path, tmp_path: Path) -> None:
     with running(file, 100_000) as app:
         version = push(app.updates, make_model(tmp_path / "v2", "2", seed=2))

@@ -43,7 +43,7 @@ from edge_app.store import store_of
 from edge_app.summary import Summary, summarise
 from edge_app.told import identify, recipes_told, status_of
 from edge_app.update import Running, Updates
-from edge_app.verdict import PlanKind
+from edge_app.verdict import Mode, PlanKind
 
 if TYPE_CHECKING:
     from edge_app.monitor import Monitor
@@ -272,11 +272,20 @@ class App:
             for placement, detail in governor.take_changes():
                 log.info("plan %s, power mode %s: %s", placement.plan, placement.power_mode, detail)
                 self.outlet.state(self.line.mode, self.line.mode, placement, detail)
+        self._follow_plans(decision)
         standing = {alarm.name: alarm for alarm in decision.alarms}
         for name, alarm in {**self._alarms, **standing}.items():
             if standing.get(name) != self._alarms.get(name):
                 self.outlet.alarm(name, name in standing, alarm.text, alarm.remedy)
         self._alarms = standing
+
+
+    def _follow_plans(self, decision: Decision) -> None:
+        """FAULT while no plan is left to inspect on, and RUNNING again as soon as there is one."""
+        if decision.placement is None:
+            self.line.change_mode(Mode.FAULT, decision.detail, only_from=Mode.RUNNING)
+        else:
+            self.line.change_mode(Mode.RUNNING, decision.detail, only_from=Mode.FAULT)
 
 
 def failure_of(step: Callable[[], None]) -> Exception | None:

@@ -136,11 +136,11 @@ class Line:
         held = [slot.in_force for slot in self._slots]
         return any(in_force is not None and in_force.model is model for in_force in held)
 
-    def change_mode(self, to: Mode, reason: str) -> bool:
-        """Goes to another mode and tells it; False if there is no way from the present one."""
+    def change_mode(self, to: Mode, reason: str, only_from: Mode | None = None) -> bool:
+        """Goes to another mode and tells it; False if no way leads there, or it is not in `only_from`."""
         with self._mode_lock:
             was = self.mode
-            if was is to or not may_change(was, to):
+            if was is to or not may_change(was, to) or only_from not in (None, was):
                 return False
             self.mode = to
             self.admission.inspects = inspects(to)

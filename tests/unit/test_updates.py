@@ -15,8 +15,10 @@ from wire_samples import until
 
 from edge_app.app import App, build
 from edge_app.config.load import load_manifest, load_pipeline
+from edge_app.scheduler import Event, EventKind
 from edge_app.store import ModelStore, digests_of, files_of, write_sums
 from edge_app.update import NotNow, Stage, Updates
+from edge_app.verdict import Mode, PlanKind
 
 LINE = """\
 camera: {type: folder, path: pictures, loop: true, rate_fps: 50}
@@ -73,6 +75,18 @@ def ended(app: App) -> dict[str, Any]:
     """What is told when the update is over."""
     until(lambda: app.updates.status()["update"]["stage"] in ("in_force", "refused", "rolled_back"), 60)
     return app.updates.status()
+
+
+def test_a_line_without_any_plan_is_in_mode_fault_until_there_is_one_again(app: App) -> None:
+    assert app.governor is not None
+    until(lambda: app.line.sealer.counts().sealed > 3)
+    app.governor.tell(Event(EventKind.ERROR, PlanKind.CPU, "the session is lost"))
+    until(lambda: app.line.mode is Mode.FAULT)
+    assert "NO_PLAN" in [alarm.name for alarm in app.outlet.standing_alarms()]
+    until(lambda: app.line.sealer.counts().unknown_by_reason.get("RUNTIME_FAULT", 0) > 0)
+    until(lambda: app.line.mode is Mode.RUNNING, 90)
+    inspected = app.line.sealer.counts().passed
+    until(lambda: app.line.sealer.counts().passed > inspected)
 
 
 def test_what_is_told_to_be_stored_after_an_update_does_not_go_any_more(

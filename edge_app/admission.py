@@ -32,6 +32,8 @@ POLL_S = 0.05
 MOST_TRIGGERS_WAITING = 64
 USUAL_WAY_US = 20_000
 """Of a trigger from its sender to here; two clocks agree no better."""
+LONGEST_WAY_US = 60_000_000
+"""As long as the largest budget: nobody waits for the result of an older one, so the sender's clock is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +238,18 @@ class Admission:
         `asked_utc_us`: when its sender wanted it. One that a network, or a busy node, held up is as late as it is.
 
         Raises:
-            ConfigError: the pipeline's camera triggers itself, or the id is not above the last one.
+            ConfigError: the pipeline's camera triggers itself, the id is not above the last one, or `asked_utc_us` is not
+                by this node's clock.
         """
         if not self.by_command:
             raise ConfigError("this pipeline's camera triggers itself", wanted="limits.trigger: software")
         now, in_force = monotonic_us(), self.in_force
         on_its_way_us = 0 if asked_utc_us is None else monotonic_to_utc_us(now) - asked_utc_us
+        if on_its_way_us > LONGEST_WAY_US:
+            raise ConfigError(
+                "t_us is not by this node's clock", wanted=f"at most {LONGEST_WAY_US // 1_000_000} s ago",
+                got=f"{on_its_way_us // 1_000_000} s ago", remedy="take the node's time from `hello`",
+            )  # fmt: skip
         if on_its_way_us > USUAL_WAY_US:
             now -= on_its_way_us
         with self._triggered:

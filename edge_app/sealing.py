@@ -226,7 +226,9 @@ class Sealer:
     def _tell(self, many: Many, detail: str | None) -> None:
         """That an alarm comes, with what the result that brought it says; or that it goes."""
         alarm = many.alarm
-        text = f"{alarm.text}; the last one: {detail}" if many.stands and detail else alarm.text
+        text = alarm.text if many.stands else ""
+        if many.stands and detail:
+            text += f"; the last one: {detail}"
         try:
             self._outlet.alarm(alarm.name, many.stands, text, alarm.remedy)
         except Exception:

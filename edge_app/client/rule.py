@@ -22,6 +22,8 @@ class Cause(StrEnum):
     WRONG_RECIPE = "WRONG_RECIPE"
     OTHER_RUN = "OTHER_RUN"
     """The node was started again since the part was triggered: its triggers are counted anew, this is another part."""
+    DUPLICATE = "DUPLICATE"
+    """Two parts were triggered with one id: nobody can tell whose result it is."""
     NO_RESULT = "NO_RESULT"
     """None came in time."""
     FAULT = "FAULT"
@@ -39,12 +41,24 @@ class Decision:
     """The node's reason, where the verdict was not PASS."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Parts with one trigger id whose decision is open: one, or several by mistake."""
+
+    end_us: int
+    """When a decision is due."""
+    epoch: str | None
+    """In which run of the node they were triggered."""
+    parts: int
+
+
 class ControllerRule:
     """Accepts a part only on a live, in-time, not simulated PASS whose trigger is pending, with the expected recipe.
 
     Where trigger ids may come again after a restart of the node, as a camera's do, `triggered` must know the epoch.
 
-    Every trigger ends in exactly one decision: that of its first result, or NO_RESULT.
+    Every trigger ends in exactly one decision: that of its first result, or NO_RESULT. Where an id comes again while
+    its decision is open, both are rejected (DUPLICATE), or that of an earlier run (OTHER_RUN): `overdue` tells it.
 
     Args:
         recipe_rev: the revision that this line should run; None: any (for trials).
@@ -56,32 +70,40 @@ class ControllerRule:
         self._recipe_rev = recipe_rev
         self._wait_us = wait_us
         self._allow_simulated = allow_simulated
-        self._pending: dict[int, tuple[int, str | None]] = {}
-        """When a decision is due, and in which run of the node the part was triggered."""
+        self._pending: dict[int, _Open] = {}
+        self._rejected: list[Decision] = []
+        """To be told by `overdue`."""
 
     def triggered(self, trigger_id: int, now_us: int, epoch: str | None = None) -> None:
         """A part was triggered; its decision is open. `epoch`: the node's run by its last heartbeat; None: any."""
-        self._pending[trigger_id] = now_us + self._wait_us, epoch
+        before = self._pending.get(trigger_id)
+        if before is not None and None not in (before.epoch, epoch) and before.epoch != epoch:
+            self._rejected += [Decision(trigger_id, False, Cause.OTHER_RUN)] * before.parts
+            before = None
+        parts = 1 if before is None else before.parts + 1
+        self._pending[trigger_id] = _Open(now_us + self._wait_us, epoch, parts)
 
     @property
     def pending(self) -> int:
         """Parts whose decision is open."""
-        return len(self._pending)
+        return sum(each.parts for each in self._pending.values()) + len(self._rejected)
 
     def decide(self, result: Result, fault: str | None) -> Decision | None:
         """The decision for a result's part; None if its trigger is not pending (decided already, or not ours)."""
-        pending = self._pending.pop(result.trigger_id, None)
-        if pending is None:
+        pending = self._pending.get(result.trigger_id)
+        if pending is None or pending.parts > 1:
             return None
-        cause = Cause.OTHER_RUN if pending[1] not in (None, result.epoch) else self._cause(result, fault)
+        del self._pending[result.trigger_id]
+        cause = Cause.OTHER_RUN if pending.epoch not in (None, result.epoch) else self._cause(result, fault)
         return Decision(result.trigger_id, cause is Cause.GOOD, cause, "" if cause is Cause.GOOD else result.reason)
 
     def overdue(self, now_us: int) -> list[Decision]:
         """Decisions for the parts whose result did not come in time."""
-        late = [trigger_id for trigger_id, (end_us, _) in self._pending.items() if end_us <= now_us]
-        for trigger_id in late:
-            del self._pending[trigger_id]
-        return [Decision(trigger_id, False, Cause.NO_RESULT) for trigger_id in late]
+        decisions, self._rejected = self._rejected, []
+        for trigger_id in [key for key, each in self._pending.items() if each.end_us <= now_us]:
+            parts = self._pending.pop(trigger_id).parts
+            decisions += [Decision(trigger_id, False, Cause.NO_RESULT if parts == 1 else Cause.DUPLICATE)] * parts
+        return decisions
 
     def _cause(self, result: Result, fault: str | None) -> Cause:
         if fault is not None:

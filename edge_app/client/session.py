@@ -22,6 +22,9 @@ NEVER_US = 2**63
 GIVE_UP_US = 10_000_000
 """A node that beats but does not answer for so long can't replay: what is missing is counted as lost."""
 
+MOST_BAD_ANSWERS = 5
+"""One after the other; then what was asked for counts as lost, or a node with a damaged journal would be waited for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -66,6 +69,8 @@ class Session:
         self.events: list[Mapping[str, Any]] = []
         """`state` and `alarm` messages that nobody has taken yet; at most 1000, the oldest go."""
         self.bad_messages = 0
+        self._bad_answers = 0
+        """One after the other, to questions of its own."""
         self._can_ask = can_ask
         self._max_age_us = max_age_us
         self._prefix = secrets.token_hex(8)
@@ -141,6 +146,13 @@ class Session:
         except BadMessage:
             self.bad_messages += 1
             self._not_before_us = now_us + RESEND_US
+            self._bad_answers += asked.own is not None
+            if asked.own is not None and self._bad_answers >= MOST_BAD_ANSWERS:
+                self._bad_answers = 0
+                self._refused(asked.own, {})  # it is not to be had: what follows must not wait for it
+        else:
+            if asked.own is not None:
+                self._bad_answers = 0
 
     def _said_hello(self, asked: _Asked, data: Mapping[str, Any], now_us: int) -> None:
         """A hello tells the node's time, and is as good as a heartbeat of the run that it names."""
@@ -156,6 +168,8 @@ class Session:
         results = required(data, "results", list)
         for result in results:
             check_result(result)
+            if result["epoch"] != want.epoch:
+                raise BadMessage(f"a result of another run: wanted {want.epoch}, got {result['epoch']}")
         more, last_seq = required(data, "more", bool), required(data, "last_seq", int)
         self.follower.replayed(want.epoch, results, more=more, last_seq=last_seq)
 

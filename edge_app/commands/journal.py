@@ -80,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
                     raise ConfigError("no run of that name", where=str(file), got=ascii(args.epoch),
                                       remedy="see `edge_app journal stats`")
             return int(actions[args.action](args, connection, runs))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError, TypeError, ValueError, OverflowError) as error:  # as damaged bytes are read
         raise ConfigError(
-            "the journal can't be read on", where=str(file), got=str(error),
+            "the journal can't be read on", where=str(file), got=f"{type(error).__name__}: {error}",
             remedy="if the file is damaged: `sqlite3 FILE .recover` saves what is left of it",
         ) from error
 
@@ -106,6 +106,7 @@ def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
     if kind not in FORMATS:
         raise ConfigError("can't tell the format", where=f"--out {args.out}", wanted="--format csv, jsonl or parquet")
     refuse_journal_as_target(args)
+    whole, strays = file_check(connection), stray_results(connection) if args.epoch is None else 0
     results = Readable(connection, runs)
     try:
         if kind == "parquet":
@@ -125,7 +126,17 @@ def export(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
         people().print(f"  damaged: {place}")
     for place in results.unread:
         people().print(f"  notes left out: {place}")
-    return ExitCode.CHECK_FAILED if results.damaged or results.unread else ExitCode.OK
+    if whole != "ok":
+        people().print(f"  the file is damaged, and more may be missing: {whole}")
+    if strays:
+        people().print(f"  left out: {strays} results of runs that the journal does not list")
+    return ExitCode.CHECK_FAILED if results.damaged or results.unread or whole != "ok" or strays else ExitCode.OK
+
+
+def stray_results(connection: sqlite3.Connection) -> int:
+    """Results whose run is not in the table of runs: a damaged one."""
+    outside = f"SELECT count(*) FROM result WHERE id >> {jf.SEQ_BITS} NOT IN (SELECT number FROM run)"
+    return int(connection.execute(outside).fetchone()[0])
 
 
 def refuse_journal_as_target(args: argparse.Namespace) -> None:
@@ -163,6 +174,9 @@ class Readable:
             noted_seq, notes = next(all_notes, NO_MORE)
             try:
                 for row, crc in jf.read_all(self._connection, each.number):
+                    expected = max(reached + 1, each.oldest_seq or 1)
+                    if row.seq > expected:
+                        self.damaged.append(f"{each.epoch} seq {expected} to {row.seq - 1}: missing")
                     reached = row.seq
                     if next(wrong_with(each, row, crc), None) is not None:
                         self.damaged.append(f"{each.epoch} seq {row.seq}")
@@ -268,6 +282,8 @@ def verify(args: argparse.Namespace, connection: sqlite3.Connection, runs: list[
     """`edge_app journal verify`: exit code 1 if anything is wrong."""
     whole = file_check(connection)
     problems = [] if whole == "ok" else [Problem("", 0, f"the file: {whole}")]
+    if args.epoch is None and (strays := stray_results(connection)):
+        problems.append(Problem("", 0, f"{strays} results of runs that the journal does not list"))
     results = 0
     for each in runs:
         count, found = check_run(connection, each)

@@ -209,10 +209,15 @@ def _is_on_a_read_only_disk(file: Path) -> bool:
 
 
 def begin_run(connection: sqlite3.Connection, epoch: str, node: str, software: str, now_us: int) -> int:
-    """Writes an epoch down before its first result; returns its number. The same epoch again gets the same number."""
+    """Writes an epoch down before its first result; returns its number. The same epoch again gets the same number.
+
+    A new number is above that of every run, and of every result: the table of runs may be damaged.
+    """
     connection.execute(
-        "INSERT INTO run (epoch, node, software, started_us) VALUES (?, ?, ?, ?) ON CONFLICT (epoch) DO NOTHING",
-        (epoch, node, software, now_us),
+        "INSERT INTO run (number, epoch, node, software, started_us) VALUES (1 + max("
+        "coalesce((SELECT max(number) FROM run), 0), coalesce((SELECT max(id) FROM result), 0) >> ?"
+        "), ?, ?, ?, ?) ON CONFLICT (epoch) DO NOTHING",
+        (SEQ_BITS, epoch, node, software, now_us),
     )
     return int(connection.execute("SELECT number FROM run WHERE epoch = ?", (epoch,)).fetchone()[0])
 
@@ -222,18 +227,35 @@ def end_run(connection: sqlite3.Connection, run: int, now_us: int) -> None:
     connection.execute("UPDATE run SET ended_us = ? WHERE number = ?", (now_us, run))
 
 
+class DamagedError(sqlite3.DatabaseError):
+    """The file says what can't be; SQLite itself did not see it."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+def _refuse_others(connection: sqlite3.Connection, run: int, rows: Sequence[Row]) -> None:
+    """Rows that stand there already must be the same, written once before."""
+    for row in rows:
+        held = connection.execute("SELECT crc FROM result WHERE id = ?", (result_id(run, row.seq),)).fetchone()
+        if held is None or held[0] != zlib.crc32(row.body):
+            raise DamagedError(f"another result stands at seq {row.seq} of run {run}")
+
+
 def append(connection: sqlite3.Connection, run: int, rows: Sequence[Row], notes: Sequence[Note] = ()) -> None:
     """Writes a batch in one transaction; it is on the disk when this returns.
 
     Raises:
         sqlite3.Error: nothing of it was written.
+        DamagedError: another result stands where one of these belongs; nothing was written either.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.executemany(
+        written = connection.executemany(
             "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?)",
             [(result_id(run, r.seq), r.t_done_us, r.verdict, r.reason, zlib.crc32(r.body), r.body) for r in rows],
         )
+        if rows and written.rowcount != len(rows):
+            _refuse_others(connection, run, rows)
         connection.executemany(
             "INSERT INTO note VALUES (?, ?, ?)", [(result_id(run, n.seq), n.t_us, n.text) for n in notes]
         )

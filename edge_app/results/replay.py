@@ -166,6 +166,9 @@ class Replay:
                 yield connection
         except (ConfigError, sqlite3.Error) as error:
             log.debug("replay: %s", error)  # the client is told; it may ask very often
+            if any(one is not None and jf.is_damage(one) for one in (error, error.__cause__)):
+                self._journal.tell_damage(f"{self._journal.file} can't be read: {error.__cause__ or error}")
+                raise _gone(oldest_seq) from error
             if not self._journal.working:
                 raise _gone(oldest_seq) from error
             raise RefusedError(Code.BUSY, "the journal can't be read just now; ask again") from error

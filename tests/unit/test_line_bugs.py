@@ -14,7 +14,7 @@ from wire_samples import until
 from edge_app.config.runtime import Limits
 from edge_app.detections import Detections
 from edge_app.engine import Engine, Work
-from edge_app.errors import CameraError, EdgeAppError, ExitCode, RuntimeFault
+from edge_app.errors import CameraError, ConfigError, EdgeAppError, ExitCode, RuntimeFault
 from edge_app.frame import Frame, FrameStatus
 from edge_app.line import Line
 from edge_app.npu_gate import NpuGate, Turn
@@ -233,6 +233,18 @@ def test_the_last_frames_of_a_run_are_those_that_were_asked_for(bench: Bench) ->
     line.close()
     assert kept.reasons == [Reason.OK] * 3
     assert_sealed_once(line, kept)
+
+
+def test_a_trigger_by_another_clock_is_refused_and_counts_for_nothing(bench: Bench) -> None:
+    """It was sealed LATE, with a latency of 56 years that stood in the summary, and alarms asked for more time."""
+    line, kept = bench.line(iter([GOOD]), limits=BY_TRIGGER, max_frames=1)
+    with pytest.raises(ConfigError, match="t_us is not by this node's clock"):
+        line.admission.trigger(1, None, None, asked_utc_us=0)
+    line.admission.trigger(1, None, None)
+    line.start()
+    assert line.wait(PATIENCE_S)
+    line.close()
+    assert kept.reasons == [Reason.OK]
 
 
 class JustSealed:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edge_app.client import Cause, ControllerRule, Delivery, Result
+from edge_app.client import Cause, ControllerRule, Decision, Delivery, Result
 
 GOOD: dict[str, Any] = {
     "node": "l1/st1", "epoch": "e", "seq": 1, "trigger_id": 7, "part_id": "A", "verdict": "PASS", "reason": "OK",
@@ -75,3 +75,25 @@ def test_a_trigger_without_a_result_is_rejected_when_its_time_is_up() -> None:
     assert (decision.trigger_id, decision.accept, decision.cause) == (7, False, Cause.NO_RESULT)
     assert made.pending == 0
     assert made.decide(Result(**GOOD), None) is None
+
+
+def test_two_parts_with_one_id_are_both_rejected_whatever_result_comes() -> None:
+    """The second took the place of the first: one decision for two parts, by a result of either."""
+    rule = ControllerRule(None, 1_000_000)
+    rule.triggered(7, 0, "e1")
+    rule.triggered(7, 1000, "e1")
+    assert rule.pending == 2
+    assert rule.decide(Result(**{**GOOD, "epoch": "e1"}), None) is None
+    assert rule.overdue(500_000) == []
+    assert rule.overdue(1_001_000) == [Decision(7, False, Cause.DUPLICATE)] * 2
+    assert rule.pending == 0
+
+
+def test_an_id_that_comes_again_in_another_run_rejects_the_part_before_and_not_its_own() -> None:
+    rule = ControllerRule(None, 1_000_000)
+    rule.triggered(1, 0, "e1")
+    rule.triggered(1, 1000, "e2")
+    assert rule.overdue(2000) == [Decision(1, False, Cause.OTHER_RUN)]
+    decision = rule.decide(Result(**{**GOOD, "trigger_id": 1, "epoch": "e2"}), None)
+    assert decision is not None
+    assert decision.accept

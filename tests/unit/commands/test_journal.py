@@ -204,6 +204,31 @@ def test_verify_names_what_is_wrong(
     assert all(told in p["problem"] for p in report["problems"])
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("DELETE FROM result WHERE id & 1099511627775 = 7", "seq 7 to 7: missing"),
+        ("DELETE FROM run WHERE number = 1", "30 results of runs that the journal does not list"),
+    ],
+)
+def test_an_export_that_lacks_results_is_not_told_to_be_whole(
+    file: Path, capsys: pytest.CaptureFixture[str], change: str, told: str
+) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute(change)
+    assert main(["journal", "export", str(file)]) == 1
+    assert told in capsys.readouterr().err
+    assert main(["journal", "verify", str(file)]) == 1
+
+
+@pytest.mark.parametrize("change", ["software = CAST(X'ff' AS TEXT)", "started_us = 9e300", "epoch = X'00'"])
+@pytest.mark.parametrize("action", ["stats", "verify", "export"])
+def test_a_table_of_runs_that_is_damaged_gives_no_traceback(file: Path, change: str, action: str) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"UPDATE run SET {change} WHERE number = 1")
+    assert main(["journal", action, str(file)]) in (0, 1, 2)
+
+
 def test_export_leaves_damaged_results_out_and_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE result SET body = 'text' WHERE id & 1099511627775 = 5")

@@ -186,6 +186,35 @@ def test_remarks_and_results_are_one_commit(tmp_path: Path) -> None:
         assert [notes_on(connection, run, seq) for seq in (1, 20)] == [[(2, "came late")]] * 2
 
 
+def test_a_run_that_the_table_of_runs_has_lost_is_not_written_over(file: Path) -> None:
+    """The next run got its number: its results were taken to be written already, and another run's stood for them."""
+    first = Opened(file)
+    for seq in range(1, 11):
+        first.put(sealed(seq))
+    first.journal.close(PATIENCE_S)
+    with sqlite3.connect(file) as connection:
+        connection.execute("DELETE FROM run")
+    second = Opened(file)
+    for seq in range(1, 8):
+        second.put(sealed(seq, Reason.DEFECT))
+    wait_for(lambda: second.journal.durable_seq == 7)
+    second.journal.close(PATIENCE_S)
+    assert held(file) == second.bodies
+
+
+def test_another_result_at_a_place_that_is_to_be_written_is_damage(file: Path) -> None:
+    opened = Opened(file)
+    with sqlite3.connect(file) as connection:
+        number = jf.read_runs(connection)[-1].number
+        connection.execute("INSERT INTO result VALUES (?, 0, 'PASS', 'OK', 0, X'00')", (jf.result_id(number, 3),))
+    for seq in range(1, 6):
+        opened.put(sealed(seq))
+    wait_for(lambda: "JOURNAL_DAMAGED" in opened.alarms.now)
+    wait_for(lambda: opened.journal.durable_seq == 5)
+    opened.journal.close(PATIENCE_S)
+    assert held(file) == opened.bodies
+
+
 def test_a_newer_file_is_left_alone_and_told(file: Path) -> None:
     file.parent.mkdir()
     with sqlite3.connect(file) as connection:

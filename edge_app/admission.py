@@ -238,8 +238,8 @@ class Admission:
         `asked_utc_us`: when its sender wanted it. One that a network, or a busy node, held up is as late as it is.
 
         Raises:
-            ConfigError: the pipeline's camera triggers itself, the id is not above the last one, or `asked_utc_us` is not
-                by this node's clock.
+            ConfigError: the pipeline's camera triggers itself, the id is not above the last one, or the time is by
+                another clock than this node's.
         """
         if not self.by_command:
             raise ConfigError("this pipeline's camera triggers itself", wanted="limits.trigger: software")
